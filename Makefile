@@ -1,0 +1,37 @@
+# Run `make` alone to see the verbs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint bench-update bench-room clean
+
+help:  ## print this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.installed  ## create .venv and install everything the tests need
+
+$(VENV)/.installed: pyproject.toml edge_opid/kernel/_compiled.c
+	PYTHON=$(PYTHON) sh .ci/install $(VENV)
+	touch $@
+
+lint: setup  ## ruff and mypy (strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## linters, types, doctests, README snippets and the whole suite
+	$(BIN)/python -m pytest
+
+bench-update: $(VENV)/.bench  ## time of one update, beside its peers and the limit
+	$(BIN)/python benchmarks/update.py
+
+bench-room: $(VENV)/.bench  ## room occupancy: the lifted learner beside an adaptive random forest
+	$(BIN)/python benchmarks/room_occupancy.py
+
+$(VENV)/.bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	touch $@
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist *.egg-info edge_opid/kernel/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
