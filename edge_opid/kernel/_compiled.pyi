@@ -33,7 +33,7 @@ def predict(
     /,
 ) -> int: ...
 def learn_gram(
-    gram: Floats,
+    packed: Floats,
     B: Floats,
     width: int,
     x: Floats,

@@ -11,46 +11,70 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .packing import Floats, blocks, padded
+from .packing import SLAB, Floats, blocks, pack_root, padded, unpack_root
 
 
-def coupling(lam: float, batch: int, together: bool) -> NDArray[np.float64]:
-    """K, with which a batch enters A: A += [a b] (K ⊗ I) [a b]ᵀ.
+@lru_cache(maxsize=8)
+def inner(lam: float, batch: int, together: bool) -> NDArray[np.float64]:
+    """M = K⁻¹ ⊗ I, where a batch enters A as A += [a b] (K ⊗ I) [a b]ᵀ.
 
-    `a` are the readings on all sensors, `b` the same readings on the survivors. With nothing
-    planned to vanish (`together`) there is only `a`, and K = 1.
+    `a` are the readings on all sensors, `b` the same readings on the survivors, and K couples
+    them: [1+λ, −λ; −λ, 1+λ]. With nothing planned to vanish (`together`), `a` is all, and K = 1.
     """
     K = np.eye(1) if together else np.array([[1 + lam, -lam], [-lam, 1 + lam]])
-    return np.asarray(np.kron(K, np.eye(batch)))
+    return np.asarray(np.kron(np.linalg.inv(K), np.eye(batch)))
 
 
-def absorb(columns: Floats, v: NDArray[np.float64], rows: Floats, K: NDArray[np.float64]) -> Floats:
-    """Adds rowsᵀ K rows to A, in place; returns rows·A⁻¹ as it was before.
+def absorb(columns: Floats, v: NDArray[np.float64], rows: Floats, M: NDArray[np.float64]) -> Floats:
+    """Adds rowsᵀ M⁻¹ rows to A, in place; returns rows·A⁻¹ as it was before.
 
     Proposition 2's Woodbury step on the factor, one slab of columns at a time, for any number of
     rows: 2n of them, r×padded(D), for a batch of n readings (the paper's third n columns are
-    combinations of the other two). `N` is the inverse of the paper's inner matrix as far as the
-    slabs to the left have built it; a slab's part of it is factored by Cholesky, in float64.
+    combinations of the other two, so its 3n×3n inverse is that of a 2n×2n matrix, M).
     """
     gains = np.zeros_like(rows)
-    N = K.copy()
     for slab, block in blocks(columns, len(v)):
         h, here = slab.height, slice(slab.start, slab.stop)
         E = (block @ rows[:, :h].T).astype(np.float64)  # width×r: the rows along each column
-        EN = E @ N
-        L = np.linalg.cholesky(EN @ E.T + np.diag(1 / v[here]))
-        pivots = np.diag(L)
-        Q = np.linalg.solve(L / pivots, EN)  # width×r: M⁻¹e of each column in turn
         weighted = v[here, None] * E
-        within = np.tril(Q @ weighted.T, -1)  # what a column takes from those left of it
+        Q = _directions(E, weighted, v[here], M)
+        within = (Q @ weighted.T) * _below(len(E))  # what a column takes from those left of it
         step = within.astype(block.dtype) @ block
         step += Q.astype(block.dtype) @ gains[:, :h]
         gains[:, :h] += weighted.T.astype(block.dtype) @ block
-        block -= step
-        v[here] = pivots**-2.0
-        scaled = Q / pivots[:, None]
-        N -= scaled.T @ scaled
+        np.subtract(block, step, out=block)
+        v[here] /= 1 + (weighted * Q).sum(axis=1)
+        M = M + E.T @ weighted
     return gains
+
+
+def _directions(
+    E: NDArray[np.float64], weighted: NDArray[np.float64], v: NDArray[np.float64], M: Floats
+) -> NDArray[np.float64]:
+    """M⁻¹e for each row e of E in turn, where M grows by v·e·eᵀ from one to the next.
+
+    For one reading M is 1×1 or 2×2, and all its values are cumulative sums. For a batch the same
+    follows from the Cholesky factor of E M⁻¹ Eᵀ + diag(1/v).
+    """
+    if E.shape[1] > 2:
+        EN = np.linalg.solve(M, E.T).T
+        L = np.linalg.cholesky(EN @ E.T + np.diag(1 / v))
+        return np.asarray(np.linalg.solve(L / np.diag(L), EN))
+    growth = np.zeros((len(E) + 1, M.size))
+    growth[0] = M.ravel()
+    np.multiply(weighted[:, :, None], E[:, None, :], out=growth[1:].reshape(len(E), *M.shape))
+    grown = np.cumsum(growth, axis=0)[:-1].T  # entries of M as each column finds it
+    if E.shape[1] == 1:
+        return np.asarray(E / grown.T)
+    m11, m12, _, m22 = grown
+    e1, e2 = E.T
+    solved = np.array([m22 * e1 - m12 * e2, m11 * e2 - m12 * e1]) / (m11 * m22 - m12**2)
+    return np.asarray(solved.T)
+
+
+@lru_cache(maxsize=SLAB)
+def _below(width: int) -> NDArray[np.float64]:
+    return np.tril(np.ones((width, width)), -1)
 
 
 def times(columns: Floats, v: NDArray[np.float64], vectors: Floats) -> NDArray[np.float64]:
@@ -110,7 +134,7 @@ def learn(
         return bad
     rows = stacked(x.astype(columns.dtype)[None], vanishing, len(v))
     fade(v, B, decay, ceiling)
-    gains = absorb(columns, v, rows, coupling(lam, 1, together=len(rows) == 1))
+    gains = absorb(columns, v, rows, inner(lam, 1, together=len(rows) == 1))
     if scores is not None:
         scores[:] = gains[[0, -1], : len(v)].astype(np.float64) @ B
     d = vanishing + surviving
@@ -142,23 +166,34 @@ def predict(
     return -1
 
 
-@lru_cache(maxsize=8)
-def upper(width: int) -> NDArray[np.bool_]:
-    """The upper triangle of a width×width matrix, row by row: how a Gram matrix is packed."""
-    return np.triu(np.ones((width, width), bool))
+def triangular(rows: Floats) -> NDArray[np.float64]:
+    """The upper triangular root with rootᵀ root = rowsᵀ rows: R of a QR decomposition."""
+    return np.asarray(np.linalg.qr(rows, mode="r"), np.float64)
+
+
+def absorb_gram(packed: Floats, X: Floats, decay: float = 1.0) -> None:
+    """G ← decay·G + XᵀX on the packed factor, in place, by a QR decomposition in float64."""
+    root = np.sqrt(decay) * unpack_root(packed, X.shape[1])
+    packed[:] = pack_root(triangular(np.vstack([root, X])), packed.dtype)
 
 
 def learn_gram(
-    gram: Floats, B: Floats, width: int, x: Floats, label: int, decay: float, limit: float
+    packed: Floats, B: Floats, width: int, x: Floats, label: int, decay: float, limit: float
 ) -> int:
-    """G += x xᵀ on the packed upper triangle; see `_compiled.learn_gram`."""
+    """One reading into the packed Gram factor; see `_compiled.learn_gram`."""
     bad = first_beyond(x, limit)
     if bad >= 0:
         return bad
-    x = x.astype(gram.dtype)
-    if decay != 1.0:
-        gram *= gram.dtype.type(decay)
-        B *= B.dtype.type(decay)
-    gram += np.outer(x, x)[upper(width)]
-    B[:, label] += x
+    rest, left, start = x.astype(packed.dtype), 1.0, 0
+    B *= B.dtype.type(decay)
+    B[:, label] += rest
+    for column in range(width):  # each row takes its share of the reading and hands on the rest
+        row = packed[start : start + width - column]
+        start += len(row)
+        share, weight = float(rest[0]), decay * float(row[0])
+        total = weight + left * share**2
+        row[0], rest = total, rest[1:] - rest[0] * row[1:] if total > 0 else rest[1:]
+        if total > 0:
+            row[1:] += packed.dtype.type(left * share / total) * rest
+            left *= weight / total
     return -1

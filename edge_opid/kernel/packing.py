@@ -2,13 +2,17 @@
 
 Both kernels work on the same bytes, so a state written by one is read by the other.
 
-Column j of U is stored from its top down to the end of its *slab*, a group of 32 neighbouring
-columns, so that a slab is one dense block (32 × height, a row of the block being a column of U)
-that NumPy can multiply, while the C kernel walks it column by column. Heights are multiples of
-8, the lanes of the C kernel. About half of D×D is stored: 4·(D²/2 + 16·D) bytes in float32.
+**WoodburyLearner**, A⁻¹ = U diag(v) Uᵀ: column j of U is stored from its top down to the end of
+its *slab*, a group of 32 neighbouring columns, so that a slab is one dense block (32 × height, a
+row of the block being a column of U) that NumPy can multiply, while the C kernel walks it column
+by column. Heights are multiples of 8, the lanes of the C kernel. About half of D×D is stored:
+4·(D²/2 + 16·D) bytes in float32.
 
 >>> packed_size(125) * 4, 125 * 125 * 4
 (39424, 62500)
+
+**GramLearner**, G = Lᵀ diag(w) L: the rows of L one after the other, each from its diagonal on,
+with w in the place of the ones: d(d+1)/2 numbers, as many as the Gram matrix itself has.
 """
 
 from __future__ import annotations
@@ -87,3 +91,36 @@ def unpack(columns: Floats, size: int) -> NDArray[np.float64]:
         rows = min(slab.height, size)
         factor[:rows, slab.start : slab.stop] = block[:, :rows].T
     return factor
+
+
+@lru_cache(maxsize=8)
+def upper(width: int) -> NDArray[np.bool_]:
+    """The upper triangle of a width×width matrix, as a mask: read row by row, it is packed."""
+    return np.triu(np.ones((width, width), bool))
+
+
+def pack_root(root: Floats, dtype: DTypeLike) -> Floats:
+    """The packed factor of G = rootᵀ root, `root` being upper triangular.
+
+    A diagonal of zero means that nothing was ever seen in that column beyond what the columns
+    before it explain; its row holds rounding at most, and is dropped.
+    """
+    diagonal = np.diag(root)
+    safe = np.where(diagonal == 0, np.inf, diagonal)
+    factor = root / safe[:, None]
+    np.fill_diagonal(factor, diagonal**2)
+    return np.asarray(factor[upper(len(root))], dtype)
+
+
+def unpack_root(packed: Floats, width: int) -> NDArray[np.float64]:
+    """The upper triangular `root` with rootᵀ root = G, dense, in float64.
+
+    >>> root = np.array([[2.0, 6.0], [0.0, 3.0]])
+    >>> bool((unpack_root(pack_root(root, np.float32), 2) == root).all())
+    True
+    """
+    factor = np.zeros((width, width))
+    factor[upper(width)] = packed
+    scales = np.sqrt(np.diag(factor))
+    np.fill_diagonal(factor, 1.0)
+    return np.asarray(factor * scales[:, None])

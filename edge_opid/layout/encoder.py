@@ -1,0 +1,84 @@
+"""From one reading's named values to its columns, and the guards on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ReadingError, Refusal
+from .basis import Hats, Vector, Waves
+from .sensor import Pair, Sensor
+
+
+class Encoder:
+    """A layout as arrays, made once, so that a reading costs a few NumPy calls."""
+
+    def __init__(
+        self,
+        sensors: Sequence[Sensor],
+        pairs: Sequence[Pair],
+        spans: Mapping[str, range],
+        gate: float,
+    ) -> None:
+        self._sensors, self._gate = sensors, gate
+        self._names = [sensor.name for sensor in sensors]
+        self._references = np.array([sensor.reference for sensor in sensors])
+        self._scales = np.array([sensor.scale for sensor in sensors])
+        self._hats, self._hat_columns = Hats(sensors), _places(sensors, spans)
+        self._waves = Waves(pairs, self._names) if pairs else None
+        self._wave_columns = _places(pairs, spans)
+        self._width = sum(map(len, spans.values()))
+
+    def encode(self, values: Mapping[str, float | None]) -> NDArray[np.float32]:
+        """The columns; see `Layout.encode`."""
+        z = self.standardise(values)
+        outside = np.abs(z) > self._gate
+        if outside.any():
+            raise self._gated(values, z, int(outside.argmax()))
+        x = np.empty(self._width, np.float32)
+        x[self._hat_columns] = self._hats(z)
+        if self._waves is not None:
+            x[self._wave_columns] = self._waves(z)
+        x[-1] = 1.0  # the bias
+        return x
+
+    def standardise(self, values: Mapping[str, float | None]) -> Vector:
+        """Every sensor's z; see `Layout.standardise`."""
+        raw = [values.get(name) for name in self._names]
+        try:
+            z = np.array(raw, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ReadingError(Refusal("type", f"{error} in {dict(values)}")) from error
+        present = len(raw) - raw.count(None)
+        if np.count_nonzero(np.isfinite(z)) != present:
+            raise self._non_finite(raw, z)
+        if present != len(values):
+            self._refuse_unknown(values)
+        z -= self._references
+        z /= self._scales
+        return z
+
+    def _refuse_unknown(self, values: Mapping[str, float | None]) -> None:
+        unknown = sorted(set(values) - set(self._names))
+        if unknown:
+            sentence = f"no sensor {unknown[0]!r} here; there are {self._names}"
+            raise ReadingError(Refusal("unknown-sensor", sentence))
+
+    def _non_finite(self, raw: list[float | None], z: Vector) -> ReadingError:
+        bad = next(i for i, v in enumerate(raw) if v is not None and not np.isfinite(z[i]))
+        sentence = f"sensor {self._names[bad]!r} is {raw[bad]}: expected a finite number"
+        return ReadingError(Refusal("non-finite", sentence))
+
+    def _gated(self, values: Mapping[str, float | None], z: Vector, bad: int) -> ReadingError:
+        sensor = self._sensors[bad]
+        sentence = (
+            f"sensor {sensor.name!r} is {values[sensor.name]:g}: {abs(z[bad]):.1f} scales from "
+            f"its reference {sensor.reference:g}, gate {self._gate:g}"
+        )
+        return ReadingError(Refusal("gate", sentence))
+
+
+def _places(items: Iterable[Sensor | Pair], spans: Mapping[str, range]) -> NDArray[np.intp]:
+    return np.array([column for item in items for column in spans[item.name]], np.intp)

@@ -1,0 +1,135 @@
+"""Reference, scale and knots from the first readings, where nobody could give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LayoutError
+from .layout import Layout
+from .sensor import Pair, Sensor
+
+NORMAL_SPREAD = 3.2897
+"""How many standard deviations lie between the 5 % and the 95 % quantile of a normal sensor."""
+
+
+class WarmUp:
+    """Holds the first readings, and says what layout they suggest: now, and better later.
+
+    A layout estimated from 25 readings is usable at once; one from 200 knows more of the range.
+    So ask for `layout()` whenever `due` is true (at 25, 50, 100 … readings, and when full), make
+    a new learner for it and let it learn the `rows()` again. When the warm-up is `full`, its last
+    layout is frozen and the warm-up is dropped; until then it takes 4·readings·sensors bytes.
+
+    `knots`: 1 for a linear column; m ≥ 2 for hats at the two ends of the gate and at m − 2
+    quantiles of the warm-up. A number for all sensors, or a mapping by name (default 1).
+
+    >>> warmup = WarmUp(["temp", "door"], readings=50)
+    >>> for i in range(50):
+    ...     warmup.add({"temp": 20 + i % 5, "door": 0.0}, label=0)
+    >>> warmup.full, warmup.due, warmup.constant
+    (True, True, ('door',))
+    >>> warmup.layout().sensors[1]
+    Sensor(name='temp', reference=22.0, scale=1.2159, knots=())
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        readings: int = 200,
+        knots: int | Mapping[str, int] = 1,
+        *,
+        first: int = 25,
+        gate: float = 8.0,
+    ) -> None:
+        self.names = tuple(sorted(names))
+        if readings < 2 or first < 2:
+            raise LayoutError(f"a warm-up needs 2 readings or more, got {readings} and {first}")
+        self._raw = Layout(self.names, gate=gate)  # checks names, and later every reading
+        self._knots = {
+            name: knots if isinstance(knots, int) else knots.get(name, 1) for name in self.names
+        }
+        if min(self._knots.values()) < 1:
+            raise LayoutError(f"knots must be at least 1, got {self._knots}")
+        self._values: NDArray[np.float32] = np.full((readings, len(self.names)), np.nan, np.float32)
+        self._labels: list[Any] = []
+        self._due_at = min(first, readings)
+        self._due = False
+
+    def add(self, values: Mapping[str, float | None], label: Any = None) -> None:
+        """Keep one reading. A bad value raises `ReadingError`, and the reading is not kept."""
+        if self.full:
+            raise LayoutError(f"the warm-up is full: {len(self._labels)} readings")
+        self._values[len(self._labels)] = self._raw.standardise(values)
+        self._labels.append(label)
+        self._due = len(self._labels) == self._due_at
+        if self._due:
+            self._due_at = min(2 * self._due_at, len(self._values))
+
+    @property
+    def full(self) -> bool:
+        """No more readings are kept: `layout()` is final."""
+        return len(self._labels) == len(self._values)
+
+    @property
+    def due(self) -> bool:
+        """The reading just added makes a new layout worth its while."""
+        return self._due
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """Sensors that have not moved yet: their scale is a guess, better given by hand."""
+        spread = [np.ptp(seen) if len(seen) else 0 for seen in map(self._seen, self.names)]
+        return tuple(name for name, width in zip(self.names, spread, strict=True) if width == 0)
+
+    def rows(self) -> Iterator[tuple[dict[str, float], Any]]:
+        """The readings kept, with their labels, in the order they came."""
+        for values, label in zip(self._values, self._labels, strict=False):
+            present = np.isfinite(values)
+            yield (
+                {n: float(v) for n, v, p in zip(self.names, values, present, strict=True) if p},
+                label,
+            )
+
+    def layout(self, vanishing: Iterable[str] = (), pairs: Iterable[Pair] = ()) -> Layout:
+        """The layout these readings suggest."""
+        sensors = [self._estimate(name) for name in self.names]
+        return Layout(sensors, vanishing, pairs, gate=self._raw.gate)
+
+    def _seen(self, name: str) -> NDArray[np.float64]:
+        column = self._values[: len(self._labels), self.names.index(name)].astype(np.float64)
+        return column[np.isfinite(column)]
+
+    def _estimate(self, name: str) -> Sensor:
+        seen = self._seen(name)
+        reference = float(np.median(seen)) if len(seen) else 0.0
+        scale = _scale(seen, reference)
+        knots = self._knots[name]
+        if knots == 1:
+            return Sensor(name, reference, scale)
+        return Sensor(
+            name, reference, scale, _spread((seen - reference) / scale, knots, self._raw.gate)
+        )
+
+
+def _scale(seen: NDArray[np.float64], reference: float) -> float:
+    """A standard deviation that a few spikes cannot blow up.
+
+    A sensor that rests most of the time (a motion detector) has no spread between its 5 % and 95 %
+    quantiles; then all values count. One that never moved gets a quarter of its reference, or 1.
+    """
+    if len(seen) and (width := float(np.subtract(*np.quantile(seen, [0.95, 0.05])))) > 0:
+        return round(width / NORMAL_SPREAD, 4 - int(np.floor(np.log10(width))))
+    if len(seen) and (deviation := float(seen.std())) > 0:
+        return deviation
+    return max(1.0, abs(reference) / 4)
+
+
+def _spread(z: NDArray[np.float64], knots: int, gate: float) -> tuple[float, ...]:
+    """The ends of the gate, and quantiles between: where values are dense, so are knots."""
+    shares = np.linspace(0, 1, knots - 2) if knots > 3 else np.full(knots - 2, 0.5)
+    inner = np.unique(np.round(np.quantile(z, shares), 6)) if len(z) else np.zeros(0)
+    return (-gate, *(float(knot) for knot in inner if abs(knot) < gate), gate)

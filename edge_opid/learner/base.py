@@ -1,0 +1,256 @@
+"""The verbs both learners share: each is one line of algebra on their `Statistics`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from .. import kernel as kernels
+from ..errors import ReadingError, Refusal
+from ..kernel.packing import Floats, upper
+from . import changes
+from .reading import as_batch
+from .settings import EVIDENCE_MAX, LIMIT, Settings
+from .statistics import Statistics, carried
+from .summary import Summary, check_agreement
+
+
+class OnePassLearner(ABC):
+    """Settings, counters and every change of layout. What is kept, and how, is a subclass's."""
+
+    def __init__(
+        self,
+        vanishing: int,
+        surviving: int,
+        classes: int,
+        lam: float = 1.0,
+        rho: float = 1.0,
+        *,
+        forgetting: float = 1.0,
+        limit: float = LIMIT,
+        evidence_max: float = EVIDENCE_MAX,
+        dtype: DTypeLike = np.float32,
+        kernel: str | None = None,
+    ) -> None:
+        kind = np.dtype(dtype).name
+        self._begin(
+            Settings(
+                vanishing, surviving, classes, lam, rho, forgetting, limit, evidence_max, kind
+            ),
+            kernel,
+        )
+        self._restore(_nothing(self.settings))
+
+    def _begin(self, settings: Settings, kernel: str | None) -> None:
+        self.settings = settings
+        self.kernel = kernels.choose(kernel, settings.dtype)
+        self._kernel = kernels.available[self.kernel]
+        self._shape = (settings.width,)
+        self._readings = 0
+        self._evidence = 0.0
+        self._centre: Floats | None = None  # d×c, only after an `inherit` with carry < 1
+
+    # -- what a subclass keeps -----------------------------------------------------------------
+
+    @abstractmethod
+    def _statistics(self) -> Statistics:
+        """The sums over all readings, from what is kept."""
+
+    @abstractmethod
+    def _restore(self, known: Statistics) -> None:
+        """Keep exactly what follows from these sums; the old state is gone when this returns."""
+
+    @abstractmethod
+    def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
+        """Fade by `decay`, then add XᵀX and XᵀY: a batch that has passed the guards."""
+
+    @abstractmethod
+    def _fade(self, decay: float) -> None:
+        """Let everything learned count `decay` times as much."""
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def vanishing(self) -> int:
+        """How many of the columns, the first ones, are planned to vanish."""
+        return self.settings.vanishing
+
+    @property
+    def readings(self) -> int:
+        """Labelled readings learned, including those of merged and carried learners."""
+        return self._readings
+
+    @property
+    def evidence(self) -> float:
+        """How many readings they count for, after forgetting and carrying."""
+        return self._evidence
+
+    def learn_one(self, x: ArrayLike, y: int, *, refuse: bool = False) -> Refusal | None:
+        """Learn one labelled reading: `x` has d values, the vanishing ones first."""
+        try:
+            self._learn(x, y, None)
+        except ReadingError as error:
+            if not refuse:
+                raise
+            return error.refusal
+        return None
+
+    @abstractmethod
+    def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:
+        """Learn one reading, filling `scores` (2×c) with the predictions made before."""
+
+    def _counted(self) -> None:
+        """One more reading; see `Settings.evidence_max`."""
+        self._readings += 1
+        self._evidence = self.settings.forgetting * self._evidence + 1
+        if self._evidence > self.settings.evidence_max:
+            self._halve()
+
+    def _halve(self) -> None:
+        while self._evidence > self.settings.evidence_max:
+            self._evidence /= 2
+            self._fade(0.5)
+
+    def learn_many(self, X: ArrayLike, y: ArrayLike, *, batch: int | None = None) -> None:
+        """Learn n×d readings with n labels: all of them, or, if one is bad, none.
+
+        `batch` readings go into one Woodbury step (Eq. 10 with n > 1), by NumPy. Left to itself,
+        the compiled kernel takes them one by one, which is faster, and NumPy 32 at a time.
+        """
+        rows, labels = as_batch(X, y, self.settings)
+        step = batch or (1 if self.kernel == "compiled" else 32)
+        if step == 1:
+            for x, label in zip(rows, labels, strict=True):
+                self._learn(x, label, None)
+            return
+        for start in range(0, len(rows), step):
+            self._learn_batch(rows[start : start + step], labels[start : start + step])
+
+    def _learn_batch(self, rows: Floats, labels: list[int]) -> None:
+        beta, n = self.settings.forgetting, len(rows)
+        ages = beta ** np.arange(n - 1, -1, -1)  # what each reading still counts at the end
+        roots = np.sqrt(ages)[:, None]
+        self._absorb(roots * rows, roots * np.eye(self.settings.classes)[labels], beta**n)
+        self._readings += n
+        self._evidence = beta**n * self._evidence + float(ages.sum())
+        self._halve()
+
+    # -- changes of layout ---------------------------------------------------------------------
+
+    def resplit(self, vanishing: Sequence[int]) -> Self:
+        """A learner for another split of the same columns, for sensors nobody expected to die.
+
+        Its readings have the columns named here first, in this order, then the others as before.
+        """
+        sources = changes.resplit(self.settings.width, vanishing)
+        return self.rearrange(sources, len(vanishing))
+
+    def inherit(
+        self,
+        kept: Sequence[int],
+        new: int = 0,
+        vanishing: Sequence[int] = (),
+        carry: float = 1.0,
+    ) -> Self:
+        """A learner for the next layout, from what this one knows of the columns that remain.
+
+        The next layout's columns are `kept` (numbers of this learner's columns) followed by
+        `new` fresh ones; `vanishing` are numbers in that list, and come first in its readings.
+        The survivors' statistics count `carry` times; for the rest, the ridge is centred at W^(s).
+        """
+        sources = changes.inherit(self.settings.width, kept, new, vanishing)
+        return self.rearrange(sources, len(vanishing), carry)
+
+    def rearrange(self, sources: Sequence[int | None], vanishing: int, carry: float = 1.0) -> Self:
+        """The general change: `sources[i]` is the column that the new column i continues, or None.
+
+        `resplit` and `inherit` are two cases of it; `Layout.change_to` gives the sources by name.
+        """
+        changes.check(sources, self.settings.width, vanishing, carry)
+        known = carried(self._statistics(), sources, carry, self.settings.lam, self.settings.rho)
+        surviving = len(sources) - vanishing
+        return self._made(replace(self.settings, vanishing=vanishing, surviving=surviving), known)
+
+    def _made(self, settings: Settings, known: Statistics) -> Self:
+        learner = type(self).__new__(type(self))
+        learner._begin(settings, self.kernel)
+        learner._restore(known)
+        learner._halve()
+        return learner
+
+    def merge(self, other: OnePassLearner | Summary) -> Self:
+        """Add another learner's readings to this one's, exactly; returns this learner.
+
+        Both must have the same columns, classes, λ and ρ. The other one is not changed.
+        """
+        theirs = other if isinstance(other, Summary) else other._summary("float64")
+        check_agreement(self._summary("float64"), theirs)
+        self._restore(self._statistics() + theirs.statistics())
+        self._halve()
+        return self
+
+    def summary(self) -> Summary:
+        """The statistics to hand on, in this learner's dtype."""
+        return self._summary(self.settings.dtype)
+
+    def _summary(self, dtype: str) -> Summary:
+        known, mine = self._statistics(), self.settings
+        packed, moments = known.gram[upper(mine.width)], known.moments
+        return Summary(
+            mine.vanishing,
+            mine.lam,
+            mine.rho,
+            known.readings,
+            known.evidence,
+            packed.astype(dtype),
+            moments.astype(dtype),
+        )
+
+    @classmethod
+    def from_summary(cls, summary: Summary, **options: Any) -> Self:
+        """A learner that goes on from a summary. `options` are the constructor's keywords."""
+        width, classes = summary.moments.shape
+        options = {"lam": summary.lam, "rho": summary.rho, **options}
+        learner = cls(summary.vanishing, width - summary.vanishing, classes, **options)
+        learner._restore(summary.statistics())
+        learner._halve()
+        return learner
+
+    # -- saving --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, Floats]:
+        """The arrays that are the state, by name: `nbytes` counts them, `state` saves them."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state: the same after the first reading and after the last."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    def state(self) -> dict[str, Any]:
+        """Everything, for `from_state`: plain values and copies of arrays, no reading."""
+        arrays = {name: array.copy() for name, array in self._arrays().items()}
+        counters = {"readings": self._readings, "evidence": self._evidence}
+        return {"settings": asdict(self.settings), **counters, **arrays}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], *, kernel: str | None = None) -> Self:
+        """The learner that `state` was taken from, to the bit."""
+        learner = cls.__new__(cls)
+        learner._begin(Settings(**state["settings"]), kernel)
+        learner._load({name: value for name, value in state.items() if name != "settings"})
+        return learner
+
+    def _load(self, saved: dict[str, Any]) -> None:
+        for name, value in saved.items():
+            setattr(self, f"_{name}", value.copy() if isinstance(value, np.ndarray) else value)
+
+
+def _nothing(settings: Settings) -> Statistics:
+    d, c = settings.width, settings.classes
+    return Statistics(np.zeros((d, d)), np.zeros((d, c)), 0, 0.0)

@@ -1,0 +1,80 @@
+"""What a learner is told once, at its birth, checked in one place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import OpidError
+
+LIMIT = 1e6
+"""Far above what `Layout` lets through (8), far below what overflows when squared in float32."""
+
+EVIDENCE_MAX = 2.0**22
+"""A float32 sum of n readings rounds off what is below n/2²⁴ of it: at 16 million readings 6 % of
+the labels were wrong, at 48 million 25 %; at 4 million, none more than at one million."""
+
+
+class SettingsError(OpidError, ValueError):
+    """A learner was asked for that cannot exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The shape of a learner and how it treats what it sees.
+
+    >>> Settings(vanishing=2, surviving=0, classes=3)
+    Traceback (most recent call last):
+    edge_opid.learner.settings.SettingsError: surviving must be at least 1, got 0
+    """
+
+    vanishing: int
+    """Columns planned to vanish; they come first in every reading."""
+    surviving: int
+    """Columns expected to survive."""
+    classes: int
+    lam: float = 1.0
+    """λ of Eq. 2: how strongly the two classifiers are tied."""
+    rho: float = 1.0
+    """ρ of Eq. 2: the ridge."""
+    forgetting: float = 1.0
+    """β: what an old reading counts for after each new one; 1 never forgets."""
+    limit: float = LIMIT
+    """The largest |value| learned."""
+    evidence_max: float = EVIDENCE_MAX
+    """Beyond this many readings, what was learned so far is halved, and so never stalls."""
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        least = {"vanishing": 0, "surviving": 1, "classes": 1}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise SettingsError(f"{name} must be at least {bound}, got {getattr(self, name)}")
+        rules = {
+            "lam": (0 <= self.lam < math.inf, "at least 0"),
+            "rho": (0 < self.rho < math.inf, "above 0"),
+            "forgetting": (0 < self.forgetting <= 1, "above 0 and at most 1"),
+            "limit": (0 < self.limit <= 1e9, "above 0 and at most 1e9"),
+            "evidence_max": (self.evidence_max >= 2, "at least 2"),
+            "dtype": (self.dtype in ("float32", "float64"), "float32 or float64"),
+        }
+        for name, (holds, wanted) in rules.items():
+            if not holds:
+                raise SettingsError(f"{name} must be {wanted}, got {getattr(self, name)}")
+
+    @property
+    def width(self) -> int:
+        """d: the values of a reading."""
+        return self.vanishing + self.surviving
+
+    @property
+    def size(self) -> int:
+        """D: the rows of B. The survivors stand twice, unless nothing is planned to vanish."""
+        return self.width + (self.surviving if self.vanishing else 0)
+
+    @property
+    def kind(self) -> np.dtype[np.floating]:
+        """The dtype as NumPy's object."""
+        return np.dtype(self.dtype)

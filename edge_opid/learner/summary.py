@@ -1,0 +1,77 @@
+"""A learner's statistics as they travel: small arrays and the settings they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import MismatchError
+from ..kernel.packing import Floats, upper
+from .statistics import Matrix, Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything another learner or the gateway needs to go on from here, and no reading.
+
+    Exact up to its dtype: a float32 summary rounds each sum once. The ridge and its centre are
+    settings, not readings, so a summary is free of them and summaries of many nodes add up.
+
+    >>> from edge_opid import WoodburyLearner
+    >>> learner = WoodburyLearner(vanishing=1, surviving=2, classes=2, dtype="float64")
+    >>> learner.learn_one([1.0, 2.0, -1.0], 1)
+    >>> learner.summary().moments.tolist()
+    [[0.0, 1.0], [0.0, 2.0], [0.0, -1.0]]
+    """
+
+    vanishing: int
+    """How many of the columns, the first ones, are planned to vanish."""
+    lam: float
+    rho: float
+    readings: int
+    evidence: float
+    gram: Floats
+    """Σ x̃ x̃ᵀ, its upper triangle row by row: d(d+1)/2 numbers."""
+    moments: Floats
+    """Σ x̃ yᵀ, d×c."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the two arrays."""
+        return self.gram.nbytes + self.moments.nbytes
+
+    def statistics(self) -> Statistics:
+        """The sums, dense, in float64."""
+        width = len(self.moments)
+        if self.gram.shape != (width * (width + 1) // 2,):
+            raise MismatchError(
+                f"summary of {width} columns needs {width * (width + 1) // 2} Gram entries, "
+                f"got {self.gram.shape}"
+            )
+        half: Matrix = np.zeros((width, width))
+        half[upper(width)] = self.gram
+        gram = half + np.triu(half, 1).T
+        return Statistics(gram, self.moments.astype(np.float64), self.readings, self.evidence)
+
+
+def check_agreement(mine: Summary, theirs: Summary) -> None:
+    """Statistics may be added only where they are of the same columns, classes, λ and ρ.
+
+    >>> a = Summary(1, 1.0, 1.0, 0, 0.0, np.zeros(6), np.zeros((3, 2)))
+    >>> b = Summary(1, 2.0, 1.0, 0, 0.0, np.zeros(6), np.zeros((3, 2)))
+    >>> check_agreement(a, b)
+    Traceback (most recent call last):
+    edge_opid.errors.MismatchError: cannot merge: lam is 1.0 here and 2.0 there
+    """
+    (width, classes), (other_width, other_classes) = mine.moments.shape, theirs.moments.shape
+    pairs = {
+        "columns": (width, other_width),
+        "classes": (classes, other_classes),
+        "vanishing": (mine.vanishing, theirs.vanishing),
+        "lam": (mine.lam, theirs.lam),
+        "rho": (mine.rho, theirs.rho),
+    }
+    for what, (here, there) in pairs.items():
+        if here != there:
+            raise MismatchError(f"cannot merge: {what} is {here} here and {there} there")
