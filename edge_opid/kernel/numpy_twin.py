@@ -167,8 +167,14 @@ def predict(
 
 
 def triangular(rows: Floats) -> NDArray[np.float64]:
-    """The upper triangular root with rootᵀ root = rowsᵀ rows: R of a QR decomposition."""
-    return np.asarray(np.linalg.qr(rows, mode="r"), np.float64)
+    """The upper triangular root with rootᵀ root = rowsᵀ rows: R of a QR decomposition.
+
+    A column that depends on those before it would leave a zero on the diagonal with a row that is
+    not zero, which no unit triangular factor can express. A billionth of the largest value, added
+    to every column on its own, prevents that; it changes rowsᵀ rows by 1e-18 of its size.
+    """
+    guard = 1e-9 * np.abs(rows).max(initial=0.0) * np.eye(rows.shape[1])
+    return np.asarray(np.linalg.qr(np.vstack([rows, guard]), mode="r"), np.float64)
 
 
 def absorb_gram(packed: Floats, X: Floats, decay: float = 1.0) -> None:

@@ -102,8 +102,7 @@ def upper(width: int) -> NDArray[np.bool_]:
 def pack_root(root: Floats, dtype: DTypeLike) -> Floats:
     """The packed factor of G = rootᵀ root, `root` being upper triangular.
 
-    A diagonal of zero means that nothing was ever seen in that column beyond what the columns
-    before it explain; its row holds rounding at most, and is dropped.
+    Where nothing has been seen at all, root and factor are zero.
     """
     diagonal = np.diag(root)
     safe = np.where(diagonal == 0, np.inf, diagonal)

@@ -79,9 +79,9 @@ def as_batch(X: ArrayLike, y: ArrayLike, settings: Settings) -> tuple[Floats, li
     """n×d readings and n labels, every one of them fit to be learned."""
     labels = [as_label(label, settings.classes) for label in np.asarray(y).tolist()]
     rows = as_values(X, (len(labels), settings.width))
-    for number, x in enumerate(rows):
-        bad = first_beyond(x, settings.limit)
-        if bad >= 0:
-            refusal = beyond(x, bad, settings.limit).refusal
-            raise ReadingError(replace(refusal, sentence=f"reading {number}: {refusal}"))
+    bad = first_beyond(rows.ravel(), settings.limit)
+    if bad >= 0:
+        number, column = divmod(bad, settings.width)
+        refusal = beyond(rows[number], column, settings.limit).refusal
+        raise ReadingError(replace(refusal, sentence=f"reading {number}: {refusal}"))
     return rows, labels
