@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
+import os
 
-import pytest
+# Small matrices: a second BLAS thread only waits for the first, and slows the suite threefold.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from edge_opid import GramLearner, WoodburyLearner, kernel
+from functools import partial  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+
+from edge_opid import GramLearner, WoodburyLearner, kernel  # noqa: E402
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
