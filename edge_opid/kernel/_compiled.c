@@ -52,15 +52,14 @@ static size_t packed_size(size_t D) {
 }
 
 INLINE float dot(const float *p, const float *q, size_t from, size_t to) {
-    lanes even = {0}, odd = {0};
+    lanes sum[4] = {{0}, {0}, {0}, {0}};
     size_t i = from;
-    for (; i + 2 * LANES <= to; i += 2 * LANES) {
-        even += AT_CONST(p + i) * AT_CONST(q + i);
-        odd += AT_CONST(p + i + LANES) * AT_CONST(q + i + LANES);
-    }
-    if (i < to) even += AT_CONST(p + i) * AT_CONST(q + i);
-    even += odd;
-    return ((even[0] + even[4]) + (even[1] + even[5])) + ((even[2] + even[6]) + (even[3] + even[7]));
+    for (; i + 4 * LANES <= to; i += 4 * LANES)
+        for (size_t k = 0; k < 4; k++)
+            sum[k] += AT_CONST(p + i + k * LANES) * AT_CONST(q + i + k * LANES);
+    for (; i < to; i += LANES) sum[0] += AT_CONST(p + i) * AT_CONST(q + i);
+    const lanes t = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return ((t[0] + t[4]) + (t[1] + t[5])) + ((t[2] + t[6]) + (t[3] + t[7]));
 }
 
 /* One reading, its working space (4 vectors of padded(D), zero where the reading is not). */
@@ -73,48 +72,80 @@ static work_t work_of(float *buffer, size_t D) {
     return (work_t){buffer, buffer + height, buffer + 2 * height, buffer + 3 * height};
 }
 
+/* What the step needs of one column: U_j -= s1 g + s2 h, then g += t1 U_j, h += t2 U_j (old). */
+typedef struct {
+    float s1, s2, t1, t2;
+} column_t;
+
+/* M, as far as the columns so far have built it. */
+typedef struct {
+    double m11, m12, m22;
+} inner_t;
+
+INLINE column_t solve_column(inner_t *m, double e1, double e2, double *v, double decay,
+                             double ceiling) {
+    const double inverse = 1 / (m->m11 * m->m22 - m->m12 * m->m12);
+    const double q1 = (m->m22 * e1 - m->m12 * e2) * inverse;
+    const double q2 = (m->m11 * e2 - m->m12 * e1) * inverse;
+    const double faded = *v / decay, vj = faded < ceiling ? faded : ceiling;
+    *v = vj / (1 + vj * (e1 * q1 + e2 * q2));
+    m->m11 += vj * e1 * e1;
+    m->m12 += vj * e1 * e2;
+    m->m22 += vj * e2 * e2;
+    return (column_t){(float)q1, (float)q2, (float)(vj * e1), (float)(vj * e2)};
+}
+
+/* Updates two neighbouring columns in one sweep, which halves the traffic of the gains. `coupled`
+ * and `two` are constants where this is called, and the compiler makes a loop for each. */
+INLINE void sweep(float *restrict U, float *restrict V, float *restrict g, float *restrict h,
+                  size_t end, column_t c, column_t c2, int coupled, int two) {
+    for (size_t i = 0; i < end; i += LANES) {
+        lanes u = AT(U + i), x = AT(g + i), y = {0};
+        if (coupled) y = AT(h + i);
+        AT(U + i) = coupled ? u - (c.s1 * x + c.s2 * y) : u - c.s1 * x;
+        x += c.t1 * u;
+        if (coupled) y += c.t2 * u;
+        if (two) {
+            u = AT(V + i);
+            AT(V + i) = coupled ? u - (c2.s1 * x + c2.s2 * y) : u - c2.s1 * x;
+            x += c2.t1 * u;
+            if (coupled) y += c2.t2 * u;
+        }
+        AT(g + i) = x;
+        if (coupled) AT(h + i) = y;
+    }
+}
+
 /* Adds the reading to A: updates U and v, leaves A^-1 [a, b] (before this reading) in the gains.
  * Rows at and below the diagonal of a column are 1, 0, 0 ... and stay so, because the gains are
- * still zero there: whole groups of lanes can be processed without a remainder. */
+ * still zero there: whole groups of lanes can be processed without a remainder. Columns left of d
+ * have no part in b, whose gain is still zero there. */
 FOR_THIS_CPU
 static void absorb(float *restrict U, double *restrict v, work_t w, size_t d, size_t D,
                    double lam, double decay, double ceiling) {
     const size_t height = padded(D), a_end = padded(d), b_start = d / LANES * LANES;
-    const float *restrict a = w.a, *restrict b = w.b;
-    float *restrict g = w.gain_a, *restrict h = w.gain_b;
     const int coupled = D > d;
-    double m11 = coupled ? (1 + lam) / (1 + 2 * lam) : 1.0, m22 = m11;
-    double m12 = coupled ? lam / (1 + 2 * lam) : 0.0;
-    memset(g, 0, height * sizeof(float));
-    memset(h, 0, height * sizeof(float));
-    for (size_t j = 0; j < D; U += column_height(j, height), j++) {
-        const size_t end = padded(j + 1);
-        const double e1 = dot(U, a, 0, end < a_end ? end : a_end);
-        const double e2 = j >= d ? dot(U, b, b_start, end) : 0.0;
-        const double inverse = 1 / (m11 * m22 - m12 * m12);
-        const double q1 = (m22 * e1 - m12 * e2) * inverse, q2 = (m11 * e2 - m12 * e1) * inverse;
-        const double faded = v[j] / decay, vj = faded < ceiling ? faded : ceiling;
-        const float s1 = (float)q1, s2 = (float)q2, t1 = (float)(vj * e1), t2 = (float)(vj * e2);
-        v[j] = vj / (1 + vj * (e1 * q1 + e2 * q2));
-        if (j < d) { /* b has no part in these columns, and its gain is still zero */
-#pragma GCC unroll 2
-            for (size_t i = 0; i < end; i += LANES) {
-                const lanes u = AT(U + i), x = AT(g + i);
-                AT(U + i) = u - s1 * x;
-                AT(g + i) = x + t1 * u;
-            }
-        } else {
-#pragma GCC unroll 2
-            for (size_t i = 0; i < end; i += LANES) {
-                const lanes u = AT(U + i), x = AT(g + i), y = AT(h + i);
-                AT(U + i) = u - (s1 * x + s2 * y);
-                AT(g + i) = x + t1 * u;
-                AT(h + i) = y + t2 * u;
-            }
-        }
-        m11 += vj * e1 * e1;
-        m12 += vj * e1 * e2;
-        m22 += vj * e2 * e2;
+    const double own = coupled ? (1 + lam) / (1 + 2 * lam) : 1.0;
+    inner_t m = {own, coupled ? lam / (1 + 2 * lam) : 0.0, own};
+    memset(w.gain_a, 0, height * sizeof(float));
+    memset(w.gain_b, 0, height * sizeof(float));
+    for (size_t j = 0; j < D; j += 2) { /* both columns end in the same group of lanes */
+        const size_t end = padded(j + 1), a_stop = end < a_end ? end : a_end;
+        const size_t step = column_height(j, height);
+        const int two = j + 1 < D;
+        float *V = U + step;
+        const double e1 = dot(U, w.a, 0, a_stop), f1 = two ? dot(V, w.a, 0, a_stop) : 0.0;
+        const double e2 = j >= d ? dot(U, w.b, b_start, end) : 0.0;
+        const double f2 = two && j + 1 >= d ? dot(V, w.b, b_start, end) : 0.0;
+        const column_t c = solve_column(&m, e1, e2, v + j, decay, ceiling);
+        const column_t c2 = two ? solve_column(&m, f1, f2, v + j + 1, decay, ceiling) : c;
+        if (!two)
+            sweep(U, V, w.gain_a, w.gain_b, end, c, c2, 1, 0);
+        else if (j + 1 < d)
+            sweep(U, V, w.gain_a, w.gain_b, end, c, c2, 0, 1);
+        else
+            sweep(U, V, w.gain_a, w.gain_b, end, c, c2, 1, 1);
+        U = V + step;
     }
 }
 
