@@ -15,51 +15,50 @@ Vector = NDArray[np.float64]
 
 
 class Hats:
-    """All sensors' own columns at once: six numbers a column, and a dozen NumPy calls a reading.
+    """All sensors' own columns at once: six numbers a column, and seven NumPy calls a reading.
 
     A hat is the lower of a rising and a falling line, and not below 0. A linear column is a
     rising line alone: its falling line is at infinity, and so is its floor.
     """
 
-    def __init__(self, sensors: Sequence[Sensor]) -> None:
-        rows = [row for index, sensor in enumerate(sensors) for row in _lines(index, sensor)]
-        table = np.array(rows, np.float64).reshape(-1, 8)
+    def __init__(self, sensors: Sequence[Sensor], places: Sequence[int]) -> None:
+        """`places[i]` is where z holds the value of `sensors[i]`."""
+        rows = [row for place, s in zip(places, sensors, strict=True) for row in _lines(place, s)]
+        table = np.array(rows, np.float64).reshape(-1, 6)
         self._owner = table[:, 0].astype(np.intp)
-        self._low, self._high, self._peak, self._rise, self._fall, self._top, self._floor = (
+        self._rise, self._left, self._fall, self._right, self._floor = (
             np.ascontiguousarray(column) for column in table[:, 1:].T
         )
-        self._at_reference = self._raw(np.zeros(len(sensors)))
+        centre = self(np.zeros(len(sensors)))
+        for line in (self._left, self._right, self._floor):
+            line -= centre
 
     def __call__(self, z: Vector) -> Vector:
-        """The columns for z, one value a sensor, NaN where missing: 0 at the reference."""
-        columns = self._raw(z)
-        columns -= self._at_reference
-        columns[np.isnan(columns)] = 0.0
-        return columns
-
-    def _raw(self, z: Vector) -> Vector:
-        own = z[self._owner]
-        np.maximum(own, self._low, out=own)
-        np.minimum(own, self._high, out=own)
-        own -= self._peak
-        falling = self._top - own * self._fall
-        own *= self._rise
-        own += 1.0
-        np.minimum(own, falling, out=own)
-        np.maximum(own, self._floor, out=own)
-        return own
+        """The columns for z, one value a sensor: 0 at the reference, NaN where z is."""
+        rising = z[self._owner]
+        falling = rising * self._fall
+        falling += self._right
+        rising *= self._rise
+        rising += self._left
+        np.minimum(rising, falling, out=rising)
+        np.maximum(rising, self._floor, out=rising)
+        return rising
 
 
 def _lines(index: int, sensor: Sensor) -> Iterable[tuple[float, ...]]:
-    """(owner, low, high, peak, rise, fall, top, floor) of each of a sensor's columns."""
+    """(owner, rise, left, fall, right, floor) of each of a sensor's columns.
+
+    The lines are rise·z + left and fall·z + right, both 1 at the column's own knot. Beyond the
+    ends one of the two is flat, and with it the hat.
+    """
     knots = sensor.knots
     if not knots:
-        yield index, -inf, inf, 1.0, 1.0, 0.0, inf, -inf
+        yield index, 1.0, 0.0, 0.0, inf, -inf
         return
     for k, peak in enumerate(knots):
         rise = 1 / (peak - knots[k - 1]) if k > 0 else 0.0
-        fall = 1 / (knots[k + 1] - peak) if k + 1 < len(knots) else 0.0
-        yield index, knots[0], knots[-1], peak, rise, fall, 1.0, 0.0
+        fall = 1 / (peak - knots[k + 1]) if k + 1 < len(knots) else 0.0
+        yield index, rise, 1 - rise * peak, fall, 1 - fall * peak, 0.0
 
 
 class Waves:
@@ -75,11 +74,9 @@ class Waves:
         self._at_reference = np.cos(self._phases)
 
     def __call__(self, z: Vector) -> Vector:
-        """The columns for z, one value a sensor, NaN where missing."""
+        """The columns for z, one value a sensor: 0 at the references, NaN where either z is."""
         waves = np.cos((z[self._owners] * self._numbers).sum(axis=1) + self._phases)
-        waves -= self._at_reference
-        waves[np.isnan(waves)] = 0.0
-        return np.asarray(waves)
+        return np.asarray(waves - self._at_reference)
 
 
 def _drawn(pair: Pair) -> Iterable[tuple[float, float, float]]:

@@ -26,26 +26,33 @@ class Encoder:
         self._names = [sensor.name for sensor in sensors]
         self._references = np.array([sensor.reference for sensor in sensors])
         self._scales = np.array([sensor.scale for sensor in sensors])
-        self._hats, self._hat_columns = Hats(sensors), _places(sensors, spans)
+        in_order = sorted(sensors, key=lambda sensor: spans[sensor.name].start)
+        self._hats = Hats(in_order, [self._names.index(sensor.name) for sensor in in_order])
+        self._hat_columns = _places(in_order, spans)
         self._waves = Waves(pairs, self._names) if pairs else None
         self._wave_columns = _places(pairs, spans)
         self._width = sum(map(len, spans.values()))
 
-    def encode(self, values: Mapping[str, float | None]) -> NDArray[np.float32]:
+    def encode(self, values: Mapping[str, float | None], drop: bool) -> NDArray[np.float32]:
         """The columns; see `Layout.encode`."""
-        z = self.standardise(values)
-        outside = np.abs(z) > self._gate
-        if outside.any():
-            raise self._gated(values, z, int(outside.argmax()))
+        z, complete = self.standardise(values)
+        # fmax passes over the NaN of missing sensors; with none present it is NaN, and not above.
+        if np.fmax.reduce(np.abs(z)) > self._gate:
+            outside, complete = np.abs(z) > self._gate, False
+            if not drop:
+                raise self._gated(values, z, int(outside.argmax()))
+            z[outside] = np.nan
         x = np.empty(self._width, np.float32)
         x[self._hat_columns] = self._hats(z)
         if self._waves is not None:
             x[self._wave_columns] = self._waves(z)
         x[-1] = 1.0  # the bias
+        if not complete:
+            x[np.isnan(x)] = 0.0  # as at the reference
         return x
 
-    def standardise(self, values: Mapping[str, float | None]) -> Vector:
-        """Every sensor's z; see `Layout.standardise`."""
+    def standardise(self, values: Mapping[str, float | None]) -> tuple[Vector, bool]:
+        """Every sensor's z, NaN where missing, and whether all are there."""
         raw = [values.get(name) for name in self._names]
         try:
             z = np.array(raw, np.float64)
@@ -58,7 +65,7 @@ class Encoder:
             self._refuse_unknown(values)
         z -= self._references
         z /= self._scales
-        return z
+        return z, present == len(raw)
 
     def _refuse_unknown(self, values: Mapping[str, float | None]) -> None:
         unknown = sorted(set(values) - set(self._names))
@@ -80,5 +87,11 @@ class Encoder:
         return ReadingError(Refusal("gate", sentence))
 
 
-def _places(items: Iterable[Sensor | Pair], spans: Mapping[str, range]) -> NDArray[np.intp]:
-    return np.array([column for item in items for column in spans[item.name]], np.intp)
+def _places(
+    items: Iterable[Sensor | Pair], spans: Mapping[str, range]
+) -> slice | NDArray[np.intp]:
+    """The columns of these items: as a slice where they follow each other, which is faster."""
+    columns = [column for item in items for column in spans[item.name]]
+    if columns and columns == list(range(columns[0], columns[-1] + 1)):
+        return slice(columns[0], columns[-1] + 1)
+    return np.array(columns, np.intp)

@@ -135,20 +135,23 @@ class Layout:
 
     # -- encoding ------------------------------------------------------------------------------
 
-    def encode(self, values: Mapping[str, float | None]) -> NDArray[np.float32]:
+    def encode(
+        self, values: Mapping[str, float | None], *, drop_gated: bool = False
+    ) -> NDArray[np.float32]:
         """The d columns for named values; a sensor that is absent or None counts as its reference.
 
         A value that is not a finite number, lies beyond the gate, or belongs to no sensor here
-        raises a `ReadingError` that names the sensor.
+        raises a `ReadingError` that names the sensor. With `drop_gated`, values beyond the gate
+        count as missing, so that one mad sensor does not silence the others; `gated` names them.
         """
-        return self._encoder.encode(values)
+        return self._encoder.encode(values, drop_gated)
 
     def standardise(self, values: Mapping[str, float | None]) -> Vector:
         """Every sensor's z, in the order of `names`, NaN where missing; not gated."""
-        return self._encoder.standardise(values)
+        return self._encoder.standardise(values)[0]
 
     def gated(self, values: Mapping[str, float | None]) -> tuple[str, ...]:
-        """The sensors whose values lie beyond the gate: leave them out to encode the rest."""
+        """The sensors whose values lie beyond the gate."""
         outside = np.abs(self.standardise(values)) > self.gate
         return tuple(name for name, out in zip(self.names, outside, strict=True) if out)
 
