@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint bench-update bench-room clean
+.PHONY: help setup test lint bench-update bench-precision bench-room arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,12 +26,18 @@ test: lint  ## linters, types, doctests, README snippets and the whole suite
 bench-update: $(VENV)/.bench  ## time of one update, beside its peers and the limit
 	$(BIN)/python benchmarks/update.py
 
+bench-precision: setup  ## labels that float32 gets wrong, form by form
+	$(BIN)/python benchmarks/precision.py --years
+
 bench-room: $(VENV)/.bench  ## room occupancy: the lifted learner beside an adaptive random forest
 	$(BIN)/python benchmarks/room_occupancy.py
 
 $(VENV)/.bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	touch $@
+
+arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under emulation (root)
+	sh .ci/arm
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info edge_opid/kernel/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,17 +13,17 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse  # noqa: E402
-import importlib  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Callable, Sequence  # noqa: E402
-from dataclasses import dataclass  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+import argparse
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from edge_opid import Layout, WarmUp, WoodburyLearner  # noqa: E402
+from edge_opid import Layout, WarmUp, WoodburyLearner
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CLASSES = 4
@@ -31,7 +31,7 @@ Row = dict[str, float]
 
 
 class LiftedLearner:
-    """A warm-up, the layout it suggests, and a learner: what a node does with its first readings."""
+    """A warm-up, the layout it suggests, and a learner: what a node does at first."""
 
     def __init__(self, names: Sequence[str], knots: int = 8, rho: float = 0.3) -> None:
         self.warmup: WarmUp | None = WarmUp(names, readings=200, knots=knots)
@@ -55,7 +55,7 @@ class LiftedLearner:
         self._warm(self.warmup, row, label)
         return guess
 
-    def _encoded(self, row: Row) -> np.ndarray:  # type: ignore[type-arg]
+    def _encoded(self, row: Row) -> np.ndarray:
         return self.layout.encode(row, drop_gated=True)
 
     def _warm(self, warmup: WarmUp, row: Row, label: int) -> None:
@@ -79,8 +79,8 @@ class Result:
     micros: float
 
     def __str__(self) -> str:
-        parts = [np.mean(self.hits[:n]) for n in (500, 4000, len(self.hits))]
-        return f"| {self.name} | {parts[0]:.4f} | {parts[1]:.4f} | {parts[2]:.4f} | {self.micros:.0f} |"
+        parts = [f"{np.mean(self.hits[:n]):.4f}" for n in (500, 4000, len(self.hits))]
+        return f"| {self.name} | {' | '.join(parts)} | {self.micros:.0f} |"
 
 
 def run(name: str, step: Callable[[Row, int], Any], rows: list[Row], labels: list[int]) -> Result:
@@ -124,8 +124,9 @@ def main() -> None:
     best = max(float(np.mean(result.hits)) for result in trees)
     faster = min(result.micros for result in trees) / ours.micros
     gap = float(np.mean(ours.hits)) - best
-    print(f"{'reached' if gap >= -0.005 else 'MISSED '}  ours − best forest: {gap:+.4f} (aim ≥ −0.005)")
-    print(f"{'reached' if faster >= 20 else 'MISSED '}  time of a forest / ours: {faster:.1f} (aim ≥ 20)")
+    verdicts = ["MISSED ", "reached"]
+    print(f"{verdicts[gap >= -0.005]}  ours − best forest: {gap:+.4f} (aim ≥ −0.005)")
+    print(f"{verdicts[faster >= 20]}  time of a forest / ours: {faster:.1f} (aim ≥ 20)")
 
 
 if __name__ == "__main__":

@@ -13,18 +13,18 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: the peers' small matrices too
 
-import argparse  # noqa: E402
-import json  # noqa: E402
-import platform  # noqa: E402
-import statistics  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from pathlib import Path  # noqa: E402
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
 
-import numpy as np  # noqa: E402
-from update_peers import CLASSES, Contender, contenders, ours  # noqa: E402
+import numpy as np
+from update_peers import CLASSES, Contender, contenders, ours
 
-import edge_opid  # noqa: E402
+import edge_opid
 
 SHAPES = {30: (6, 12), 125: (25, 50), 320: (64, 128), 570: (114, 228), 1250: (250, 500)}
 """D: (vanishing, surviving), with D = vanishing + 2·surviving."""
@@ -59,7 +59,7 @@ def table(size: int, micros: dict[str, float], found: list[Contender]) -> str:
     """One Markdown table for one D."""
     mine = micros[OURS]
     lines = [
-        f"\n**D = {size}** ({SHAPES[size][0]} vanish, {SHAPES[size][1]} survive, {CLASSES} classes)\n",
+        "\n**D = {}** ({} vanish, {} survive, {} classes)\n".format(size, *SHAPES[size], CLASSES),
         "| one update | µs | ratio to ours | kB kept |",
         "|---|---|---|---|",
     ]
@@ -107,7 +107,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each method at each D")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
-    print(f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, ", end="")
+    print(
+        f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, ",
+        end="",
+    )
     print(f"edge-opid kernel: {edge_opid.kernel.name}")
     results = {}
     for size in options.sizes:

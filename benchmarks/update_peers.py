@@ -29,7 +29,7 @@ class Contender:
     bytes_kept: int | None
 
 
-def readings(width: int) -> tuple[np.ndarray, list[int]]:  # type: ignore[type-arg]
+def readings(width: int) -> tuple[np.ndarray, list[int]]:
     """Seeded readings of this width with labels."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(READINGS, width)).astype(np.float32)

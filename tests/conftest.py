@@ -7,12 +7,12 @@ import os
 # Small matrices: a second BLAS thread only waits for the first, and slows the suite threefold.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from functools import partial  # noqa: E402
-from pathlib import Path  # noqa: E402
+from functools import partial
+from pathlib import Path
 
-import pytest  # noqa: E402
+import pytest
 
-from edge_opid import GramLearner, WoodburyLearner, kernel  # noqa: E402
+from edge_opid import GramLearner, WoodburyLearner, kernel
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -19,8 +19,11 @@ compiled = pytest.mark.skipif(
     reason="no compiled kernel in this install: no compiler was found",
 )
 
+
 @compiled
-@pytest.mark.parametrize("case", DIGESTS, ids=lambda case: f"{case[0].__name__}-{case[1]}-{case[2]}")
+@pytest.mark.parametrize(
+    "case", DIGESTS, ids=lambda case: f"{case[0].__name__}-{case[1]}-{case[2]}"
+)
 def test_the_compiled_kernel_gives_the_same_bits_on_every_cpu(case):
     """Pinned digests, the same on x86-64 with and without AVX2, on arm64 and on armhf (`make arm`).
 
@@ -31,7 +34,9 @@ def test_the_compiled_kernel_gives_the_same_bits_on_every_cpu(case):
 
 
 @compiled
-@pytest.mark.parametrize(("vanishing", "surviving"), [(0, 1), (1, 1), (3, 5), (8, 8), (13, 36), (0, 70)])
+@pytest.mark.parametrize(
+    ("vanishing", "surviving"), [(0, 1), (1, 1), (3, 5), (8, 8), (13, 36), (0, 70)]
+)
 def test_both_kernels_agree_to_rounding(learner_class, vanishing, surviving):
     """For widths around every edge of lanes (8) and slabs (32)."""
     X, y = Stream(vanishing + surviving, condition=10.0).take(200)
@@ -122,7 +127,7 @@ def run(code, **environment):
 
 
 def test_the_kernel_says_which_one_runs_and_can_be_chosen():
-    code = "from edge_opid import kernel, WoodburyLearner; print(kernel.name, WoodburyLearner(1, 1, 2).kernel)"
+    code = "import edge_opid as e; print(e.kernel.name, e.WoodburyLearner(1, 1, 2).kernel)"
     assert run(code).stdout.split() == [kernel.name] * 2
     assert run(code, EDGE_OPID_KERNEL="numpy").stdout.split() == ["numpy", "numpy"]
     refused = run(code, EDGE_OPID_KERNEL="fortran")

@@ -30,8 +30,8 @@ class Hats:
             np.ascontiguousarray(column) for column in table[:, 1:].T
         )
         centre = self(np.zeros(len(sensors)))
-        for line in (self._left, self._right, self._floor):
-            line -= centre
+        for shifted in (self._left, self._right, self._floor):
+            np.subtract(shifted, centre, out=shifted)
 
     def __call__(self, z: Vector) -> Vector:
         """The columns for z, one value a sensor: 0 at the reference, NaN where z is."""
