@@ -22,7 +22,11 @@ from edge_opid import (
     WoodburyLearner,
 )
 
-AIR = [Sensor("temp", 20, 5), Sensor("co2", 420, 50), Sensor("pm25", 12, 4, knots=(-8, -1, 0, 2, 8))]
+AIR = [
+    Sensor("temp", 20, 5),
+    Sensor("co2", 420, 50),
+    Sensor("pm25", 12, 4, knots=(-8, -1, 0, 2, 8)),
+]
 VALUES = {"temp": 25.0, "co2": 395.0, "pm25": 16.0}
 
 
@@ -63,7 +67,11 @@ def test_a_missing_value_counts_as_the_reference():
 BAD_READINGS = {
     "nan": ({"temp": float("nan")}, "non-finite", "sensor 'temp' is nan: expected a finite number"),
     "inf": ({"co2": float("inf")}, "non-finite", "sensor 'co2' is inf"),
-    "gate": ({"temp": 61.0}, "gate", "sensor 'temp' is 61: 8.2 scales from its reference 20, gate 8"),
+    "gate": (
+        {"temp": 61.0},
+        "gate",
+        "sensor 'temp' is 61: 8.2 scales from its reference 20, gate 8",
+    ),
     "absurd": ({"co2": 1e12}, "gate", "sensor 'co2' is 1e+12"),
     "stranger": ({"temp": 20.0, "ph": 7.0}, "unknown-sensor", "no sensor 'ph' here; there are"),
     "word": ({"temp": "warm"}, "type", "warm"),
@@ -204,7 +212,10 @@ def test_a_raw_stream_through_a_layout_is_as_accurate_as_a_standardised_one():
     accuracies = []
     for data in (np.c_[standard, np.ones(6000)], through):
         learner = WoodburyLearner(4, 9, 3)
-        hits = [learner.score_then_learn(x, c).all_sensors.argmax() == c for x, c in zip(data, y, strict=True)]
+        hits = [
+            learner.score_then_learn(x, c).all_sensors.argmax() == c
+            for x, c in zip(data, y, strict=True)
+        ]
         accuracies.append(np.mean(hits))
     assert accuracies[1] >= accuracies[0] - 0.002
     assert accuracies[0] > 0.6

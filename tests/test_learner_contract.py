@@ -80,7 +80,9 @@ def test_the_same_readings_give_the_same_bits(make):
         assert np.array_equal(value, two.state()[name]), name
 
 
-@pytest.mark.parametrize("save", [lambda a: pickle.loads(pickle.dumps(a)), dict], ids=["pickle", "state"])
+@pytest.mark.parametrize(
+    "save", [lambda a: pickle.loads(pickle.dumps(a)), dict], ids=["pickle", "state"]
+)
 def test_it_saves_and_loads_to_the_same_bits(make, kernel_name, save):
     """And goes on to the same bits, which a wrong working space or counter would break."""
     learner = taught(make)
@@ -137,7 +139,9 @@ def test_its_bytes_are_the_same_after_1_000_and_100_000_readings(make, kernel_na
 
 
 @pytest.mark.parametrize("classes", [2, 3, 20])
-@pytest.mark.parametrize(("vanishing", "surviving"), [(0, 1), (6, 12), (25, 50), (0, 31), (250, 500)])
+@pytest.mark.parametrize(
+    ("vanishing", "surviving"), [(0, 1), (6, 12), (25, 50), (0, 31), (250, 500)]
+)
 def test_the_state_is_no_larger_than_promised(vanishing, surviving, classes):
     d = vanishing + surviving
     D = d + (surviving if vanishing else 0)

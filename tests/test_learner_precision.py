@@ -32,7 +32,9 @@ def shares_of_other_labels(learner, sums, rho, X):
     X = X.astype(np.float64)
     return [
         disagreement(X[:, VANISHING * which :], ours.astype(np.float64), truth)
-        for which, (ours, truth) in enumerate(zip(learner.weights(), sums.weights(rho), strict=True))
+        for which, (ours, truth) in enumerate(
+            zip(learner.weights(), sums.weights(rho), strict=True)
+        )
     ]
 
 
