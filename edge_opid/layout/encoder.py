@@ -87,9 +87,7 @@ class Encoder:
         return ReadingError(Refusal("gate", sentence))
 
 
-def _places(
-    items: Iterable[Sensor | Pair], spans: Mapping[str, range]
-) -> slice | NDArray[np.intp]:
+def _places(items: Iterable[Sensor | Pair], spans: Mapping[str, range]) -> slice | NDArray[np.intp]:
     """The columns of these items: as a slice where they follow each other, which is faster."""
     columns = [column for item in items for column in spans[item.name]]
     if columns and columns == list(range(columns[0], columns[-1] + 1)):
