@@ -62,4 +62,4 @@ class Change:
 
     def follow(self, learner: L, carry: float = 1.0) -> L:
         """The learner for the new layout, from what this one knows of the sensors that remain."""
-        return learner.rearrange(self.sources, self.vanishing, carry)  # type: ignore[return-value]
+        return learner.rearrange(self.sources, self.vanishing, carry)

@@ -14,6 +14,7 @@ from .. import kernel as kernels
 from ..errors import ReadingError, Refusal
 from ..kernel.packing import Floats, upper
 from . import changes
+from .contract import Learner
 from .reading import as_batch
 from .settings import EVIDENCE_MAX, LIMIT, Settings
 from .statistics import Statistics, carried
@@ -183,24 +184,22 @@ class OnePassLearner(ABC):
         learner._halve()
         return learner
 
-    def merge(self, other: OnePassLearner | Summary) -> Self:
+    def merge(self, other: Learner | Summary) -> Self:
         """Add another learner's readings to this one's, exactly; returns this learner.
 
         Both must have the same columns, classes, λ and ρ. The other one is not changed.
         """
-        theirs = other if isinstance(other, Summary) else other._summary("float64")
-        check_agreement(self._summary("float64"), theirs)
+        theirs = other if isinstance(other, Summary) else other.summary("float64")
+        check_agreement(self.summary("float64"), theirs)
         self._restore(self._statistics() + theirs.statistics())
         self._halve()
         return self
 
-    def summary(self) -> Summary:
-        """The statistics to hand on, in this learner's dtype."""
-        return self._summary(self.settings.dtype)
-
-    def _summary(self, dtype: str) -> Summary:
+    def summary(self, dtype: str | None = None) -> Summary:
+        """The statistics to hand on, in this learner's dtype or in another."""
         known, mine = self._statistics(), self.settings
         packed, moments = known.gram[upper(mine.width)], known.moments
+        dtype = dtype or mine.dtype
         return Summary(
             mine.vanishing,
             mine.lam,

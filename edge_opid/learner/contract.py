@@ -6,7 +6,7 @@ The list of checks in `tests/test_learner_contract.py` is run against every impl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from numpy.typing import ArrayLike
 
@@ -85,7 +85,7 @@ class Learner(Protocol):
         """W̃ (d×c) and W^(s) (survivors×c), as they are now."""
         ...
 
-    def resplit(self, vanishing: Sequence[int]) -> Learner:
+    def resplit(self, vanishing: Sequence[int]) -> Self:
         """A learner of the same columns and readings with another split, these columns first."""
         ...
 
@@ -95,22 +95,20 @@ class Learner(Protocol):
         new: int = 0,
         vanishing: Sequence[int] = (),
         carry: float = 1.0,
-    ) -> Learner:
+    ) -> Self:
         """A learner for the next layout, from what this one knows of the columns that remain."""
         ...
 
-    def rearrange(
-        self, sources: Sequence[int | None], vanishing: int, carry: float = 1.0
-    ) -> Learner:
+    def rearrange(self, sources: Sequence[int | None], vanishing: int, carry: float = 1.0) -> Self:
         """The general change: `sources[i]` is the column that the new column i continues."""
         ...
 
-    def merge(self, other: Learner | Summary) -> Learner:
+    def merge(self, other: Learner | Summary) -> Self:
         """Add another learner's readings to this one's, exactly; returns this learner."""
         ...
 
-    def summary(self) -> Summary:
-        """The statistics to hand on."""
+    def summary(self, dtype: str | None = None) -> Summary:
+        """The statistics to hand on, in this learner's dtype or in another."""
         ...
 
     def state(self) -> dict[str, Any]:

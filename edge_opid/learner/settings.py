@@ -13,8 +13,7 @@ LIMIT = 1e6
 """Far above what `Layout` lets through (8), far below what overflows when squared in float32."""
 
 EVIDENCE_MAX = 2.0**22
-"""A float32 sum of n readings rounds off what is below n/2²⁴ of it: at 16 million readings 6 % of
-the labels were wrong, at 48 million 25 %; at 4 million, none more than at one million."""
+"""A float32 sum of n readings rounds off what is below n/2²⁴ of it (docs/decisions/0002)."""
 
 
 class SettingsError(OpidError, ValueError):

@@ -1,0 +1,43 @@
+"""The link: bytes in and out of a node, whatever carries them.
+
+Read in this order: `contract` (what every link promises), `ordering`, `mailbox` and `outbox` (the
+bounded state a link keeps), `memory` (a broker and a link in one process, for tests and
+simulators), `options` and `mqtt` (the real thing). A link knows topics and payloads, and nothing
+of messages.
+
+`MqttLink` is imported from `edge_opid.link.mqtt`, so that a simulator never loads paho.
+"""
+
+from edge_opid.link.contract import (
+    Connected,
+    Delivery,
+    Disconnected,
+    Link,
+    LinkCounters,
+    LinkError,
+    LinkEvent,
+    PublishRefused,
+    SubscriptionRefused,
+    TopicError,
+    Will,
+)
+from edge_opid.link.memory import MemoryBroker, MemoryLink
+from edge_opid.link.options import MqttOptions, TlsFiles
+
+__all__ = [
+    "Connected",
+    "Delivery",
+    "Disconnected",
+    "Link",
+    "LinkCounters",
+    "LinkError",
+    "LinkEvent",
+    "MemoryBroker",
+    "MemoryLink",
+    "MqttOptions",
+    "PublishRefused",
+    "SubscriptionRefused",
+    "TlsFiles",
+    "TopicError",
+    "Will",
+]

@@ -1,0 +1,124 @@
+"""How to reach a broker, and the bounds of a link: every number in one place."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_opid.link.contract import LinkError, Will
+
+CREDENTIALS_BYTES_MAX = 4_096  # two short lines; anything larger is another file
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The certificates, as PEM files. Without `certificate` the broker knows us by password.
+
+    They are read again at every connection, so a renewed certificate needs no restart.
+    """
+
+    ca: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqttOptions:
+    """Everything a `MqttLink` can be told.
+
+    >>> MqttOptions(host="broker.local", client_id="n1").port
+    1883
+    """
+
+    client_id: str
+    host: str = "127.0.0.1"
+    port: int = 1883
+    credentials: Path | None = None  # first line the user, second line the password
+    tls: TlsFiles | None = None
+    will: Will | None = None
+    persistent: bool = True  # the broker keeps what arrives while we are away …
+    session_expiry_s: int = 7 * 86_400  # … for a week; on 3.1.1 for as long as it likes
+    keepalive_s: int = 30  # a dead network is noticed after at most twice this
+    connect_timeout_s: float = 5.0
+    mqtt_5_first: bool = True  # False saves the first attempt at a broker known not to have it
+    reconnect_first_s: float = 1.0
+    reconnect_most_s: float = 60.0
+    stable_s: float = 5.0  # a connection shorter than this does not reset the back-off
+    inflight_max: int = 256  # the window, both ways: 20 would cap throughput (see ordering)
+    inbox_messages_max: int = 1_024
+    inbox_bytes_max: int = 4 * 2**20  # a node has 64 MB for everything
+    outbox_messages_max: int = 1_024
+    outbox_bytes_max: int = 4 * 2**20
+    payload_bytes_max: int = 262_144  # beyond the largest summary; larger is refused or dropped
+
+    def __post_init__(self) -> None:
+        if not self.client_id:
+            raise LinkError(f"client_id {self.client_id!r} must not be empty: use the node's id")
+        if not 0 < self.port < 65_536:
+            raise LinkError(f"port {self.port} of broker {self.host!r} must be 1 to 65535")
+
+
+def read_credentials(path: Path) -> tuple[str, str]:
+    """User and password from the two lines of a file that others cannot read.
+
+    A password on a command line or in the environment is visible to every process of the machine;
+    in a file of mode 600 (or 640 with the service's group) it is not.
+    """
+    try:
+        with path.open("rb") as file:
+            _refuse_if_readable_by_others(path, os.fstat(file.fileno()).st_mode)
+            lines = file.read(CREDENTIALS_BYTES_MAX).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, LinkError):
+            raise
+        raise LinkError(f"credentials file {path} cannot be read: {error}") from error
+    if len(lines) != 2 or not lines[0]:
+        raise LinkError(
+            f"credentials file {path} must have 2 lines, user and password, not {len(lines)}"
+        )
+    return lines[0], lines[1]
+
+
+def tls_context(files: TlsFiles) -> ssl.SSLContext:
+    """A client's TLS context: the broker's name and certificate are always checked."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslsocket_class = _TidySocket
+    try:
+        context.load_verify_locations(cafile=files.ca)
+        if files.certificate is not None:
+            key = files.key or files.certificate
+            _refuse_if_readable_by_others(key, key.stat().st_mode)
+            context.load_cert_chain(files.certificate, files.key)
+    except (OSError, ssl.SSLError) as error:
+        if isinstance(error, LinkError):
+            raise
+        raise LinkError(f"TLS files {_names(files)} cannot be used: {error}") from error
+    return context
+
+
+class _TidySocket(ssl.SSLSocket):
+    """Closes itself when the handshake fails, where paho would leave it to the collector."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        """Shake hands, or close."""
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
+def _refuse_if_readable_by_others(path: Path, mode: int) -> None:
+    if mode & stat.S_IRWXO:
+        raise LinkError(
+            f"secret file {path} has mode {stat.S_IMODE(mode):04o}, which lets others in; "
+            f"it must be 0600 or 0640: chmod 600 {path}"
+        )
+
+
+def _names(files: TlsFiles) -> str:
+    return ", ".join(str(path) for path in (files.ca, files.certificate, files.key) if path)

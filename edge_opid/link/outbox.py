@@ -1,0 +1,81 @@
+"""What `publish` took and the broker has not confirmed yet: bounded, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message on its way out."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+class Outbox:
+    r"""A line of messages that wait, and a window of those in flight.
+
+    The bounds count both, so that a broker that confirms nothing cannot make us grow.
+
+    >>> outbox = Outbox(messages_max=2, bytes_max=100)
+    >>> [outbox.offer(Outgoing("t", bytes([n]), 1, False)) for n in range(3)]
+    [True, True, False]
+    >>> outbox.sent(7, outbox.next(window=256))
+    >>> outbox.connection_lost()  # back to the head of the line
+    >>> outbox.next(window=256).payload
+    b'\x00'
+    """
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._line: deque[Outgoing] = deque()
+        self._flying: dict[int, Outgoing] = {}  # packet id → message, in the order sent
+
+    def __len__(self) -> int:
+        return len(self._line) + len(self._flying)
+
+    def offer(self, message: Outgoing) -> bool:
+        """Take the message, or refuse it because the bounds are reached."""
+        size = len(message.payload)
+        if len(self) >= self._messages_max or self._bytes + size > self._bytes_max:
+            return False
+        self._line.append(message)
+        self._bytes += size
+        return True
+
+    def next(self, window: int) -> Outgoing | None:
+        """The message to send now, if the window has room. Follow with `sent` or `done`."""
+        if not self._line or len(self._flying) >= window:
+            return None
+        return self._line.popleft()
+
+    def put_back(self, message: Outgoing) -> None:
+        """It could not be sent after all: the head of the line is its place."""
+        self._line.appendleft(message)
+
+    def sent(self, packet_id: int, message: Outgoing | None) -> None:
+        """It is in flight under this packet id."""
+        if message is not None:
+            self._flying[packet_id] = message
+
+    def confirmed(self, packet_id: int) -> Outgoing | None:
+        """The broker has it: forget it, and return what it was."""
+        message = self._flying.pop(packet_id, None)
+        if message is not None:
+            self.done(message)
+        return message
+
+    def done(self, message: Outgoing) -> None:
+        """Give back the memory this message took."""
+        self._bytes -= len(message.payload)
+
+    def connection_lost(self) -> None:
+        """What was in flight may have been lost: send it again first, in the same order."""
+        self._line.extendleft(reversed(self._flying.values()))
+        self._flying.clear()

@@ -1,0 +1,65 @@
+"""Compact weights that were pushed, or frozen: one small matrix from columns to scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import OpidError
+from .wire import Weights
+
+FOLDED = "folded"
+"""The form whose matrix W takes every column of the layout to every class, all parts folded in."""
+
+
+class ModelError(OpidError, ValueError):
+    """Weights that do not fit: `reason` is a word to count by."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class CompactModel:
+    """Scores from columns: x·W. `version` is the gateway's, 0 for what the node made itself.
+
+    >>> model = CompactModel(7, np.array([[1.0, 0.0], [0.0, 1.0]], np.float32))
+    >>> int(model.scores(np.array([0.2, 0.9], np.float32)).argmax())
+    1
+    """
+
+    version: int
+    W: NDArray[np.float32]
+
+    def scores(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """One score for each class."""
+        return np.asarray(x @ self.W, np.float32)
+
+    @classmethod
+    def from_weights(cls, weights: Weights, version: int, width: int, classes: int) -> CompactModel:
+        """The model a gateway pushed, for a layout of `width` columns."""
+        if weights.form != FOLDED or set(weights.matrices) != {"W"}:
+            got = f"{weights.form!r} with {sorted(weights.matrices)}"
+            raise ModelError("form", f"weights must be {FOLDED!r} with ['W'], got {got}")
+        W = weights.matrices["W"].array().astype(np.float32)
+        if W.shape != (width, classes):
+            raise ModelError(
+                "shape",
+                f"W must be {width}×{classes}, as the layout, got {W.shape[0]}×{W.shape[1]}",
+            )
+        if not np.isfinite(W).all():
+            raise ModelError("nonfinite", f"W of version {version} must be finite, and is not")
+        return cls(version, W)
+
+    def state(self) -> dict[str, Any]:
+        """Plain values and arrays, for `from_state`."""
+        return {"version": self.version, "W": self.W}
+
+    @classmethod
+    def from_state(cls, saved: dict[str, Any]) -> CompactModel:
+        """The model that `state` described."""
+        return cls(saved["version"], saved["W"])

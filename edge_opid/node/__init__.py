@@ -1,0 +1,7 @@
+"""What a node decides, without any I/O: messages and time in, actions out.
+
+Read in this order: `inputs` (what may change a node), `actions` (what it asks for), `intake` (which
+messages become inputs), `assembly` (values to instances), `recent` (labels that come late),
+`scoreboard` (who has been right), `desired` (what the gateway may ask), `state` (how an input
+changes a node), `edge_node` (the whole).
+"""

@@ -1,0 +1,330 @@
+"""The node: messages and time in, actions out.
+
+`handle` decides what a message is: an accepted input is appended to the journal, applied, and its
+consequences published; anything else is counted by reason, and changes nothing. Acknowledgements
+wait for the commit. What the disk will not take is not learned, but still predicted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from nacl.signing import VerifyKey
+
+from ..errors import OpidError, Refusal
+from ..wire import (
+    Ack,
+    Channel,
+    Filter,
+    InstanceId,
+    Label,
+    NodeTopics,
+    Prediction,
+    Reading,
+    SensorReturned,
+    SensorSilent,
+    Status,
+    Summary,
+    Topic,
+    WireError,
+    decode,
+    encode,
+    to_json,
+)
+from . import inputs
+from .actions import Action, Append, Commit, Publish, Release
+from .config import NodeConfig
+from .desired import DesiredError, verified
+from .foreign import ForeignTopic, parse
+from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
+from .intake import Duplicate, Held, Intake, Take
+from .rate import RateLimit
+from .snapshot import pack_state, unpack_state
+from .state import Effect, NodeState, Noted, Predicted
+
+PENDING_BYTES_MAX = 98_304  # three quarters of what the store keeps: one message more always fits
+STATUS_MS = 30_000
+
+
+class EdgeNode:
+    """Everything a node decides. `now_ms` is a clock that never jumps backwards."""
+
+    def __init__(self, config: NodeConfig, trusted: Sequence[VerifyKey] = ()) -> None:
+        self.config, self._trusted = config, tuple(trusted)
+        self._topics = NodeTopics(config.site, config.node)
+        self._foreign = [each.topic for each in config.foreign]
+        self._rate = RateLimit(config.rate_per_second, config.rate_burst)
+        self.counts: Counter[str] = Counter()
+        self._tokens: list[object] = []  # deliveries whose records wait for a commit
+        self._owed: set[str] = set()  # sources whose readings wait for a commit
+        self._pending, self._pending_bytes, self._pending_since = 0, 0, 0
+        self._disk_trouble = ""
+        self._began_ms: int | None = None
+        self._told_ms, self._told = 0, b""
+        self._adopt(NodeState(config))
+        self._channels: dict[Channel, Callable[[Topic, bytes, int, object], list[Action]]] = {
+            Channel.READING: self._reading,
+            Channel.LABEL: self._label,
+            Channel.DESIRED: self._desired,
+        }
+
+    def _adopt(self, state: NodeState) -> None:
+        self.state = state
+        self._committed = dict(state.expected)  # what may be acknowledged
+        self._intake = Intake(state.expected, self._committed)
+
+    def restore(self, snapshot: bytes | None, records: Iterable[bytes]) -> None:
+        """Become what the store remembers: the snapshot, and every record after it."""
+        if snapshot is not None:
+            self._adopt(NodeState.restored(unpack_state(snapshot), self.config))
+        for record in records:
+            self.state.apply(inputs.unpack(record))
+        self._committed.update(self.state.expected)
+
+    def snapshot(self) -> bytes:
+        """The state after exactly the committed records: call it when nothing is pending."""
+        return pack_state(self.state.state())
+
+    def subscriptions(self) -> list[str]:
+        """What to ask the broker for."""
+        own = [str(each) for each in self._topics.node_filters()]
+        return own + [each.filter for each in self.config.foreign]
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def handle(self, topic: str, payload: bytes, now_ms: int, token: object) -> list[Action]:
+        """Deal with one delivery. Whatever the bytes, this returns."""
+        self._begin(now_ms)
+        try:
+            for foreign in self._foreign:
+                if Filter(foreign.topic_filter).matches(topic):
+                    return self._foreign_reading(foreign, topic, payload, now_ms, token)
+            parsed = Topic.parse(topic)
+            handler = self._channels.get(parsed.channel)
+            if handler is None or (parsed.site, parsed.node) != (
+                self.config.site,
+                self.config.node,
+            ):
+                raise WireError("topic", f"nothing is expected on {topic!r} here")
+            return handler(parsed, payload, now_ms, token)
+        except (WireError, DesiredError, OpidError) as error:
+            self.counts[f"refused-{getattr(error, 'reason', 'error')}"] += 1
+            return [Release(token)]
+
+    def _reading(self, topic: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
+        reading, source = decode(payload, Reading), topic.source or ""
+        if not self._rate.take(source, now_ms):
+            self.counts["rate-limited"] += 1
+            return [Release(token)]
+        if self._blocked(len(payload)):
+            return self._unkept(source, reading, token)
+        verdict = self._intake.offer(source, reading, now_ms)
+        match verdict:
+            case Take(readings):
+                actions = []
+                for taken in readings:
+                    actions += self._accept(source, taken, now_ms)
+                return self._owing(actions, source, token)
+            case Duplicate(boot, seq):
+                return [Release(token), *self._acknowledgement(source, boot, seq)]
+            case Held():
+                return [Release(token)]  # its sender keeps it until we acknowledge it by number
+            case Refusal():
+                return [Release(token)]
+
+    def _accept(self, source: str, reading: Reading, now_ms: int) -> list[Action]:
+        self.counts["readings"] += 1
+        values, label = dict(reading.values), reading.label
+        accepted = Accepted(
+            now_ms, source, reading.boot, reading.seq, reading.time_ms, values, label
+        )
+        return self._change(accepted)
+
+    def _foreign_reading(
+        self, foreign: ForeignTopic, topic: str, payload: bytes, now_ms: int, token: object
+    ) -> list[Action]:
+        """A sender that numbers nothing: its readings are numbered here as they arrive."""
+        values, label = parse(payload, topic, foreign)
+        source = foreign.source_of(topic)
+        if not self._rate.take(source, now_ms):
+            self.counts["rate-limited"] += 1
+            return [Release(token)]
+        boot, seq = self.state.expected.get(source, (0, 1))
+        if self._blocked(len(payload)):
+            return self._unkept(source, Reading(boot, seq, now_ms, values, label), token)
+        self.counts["readings"] += 1
+        accepted = Accepted(now_ms, source, boot, seq, now_ms, values, label)
+        return self._owing(self._change(accepted), None, token)
+
+    def _label(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
+        label, tolerance = decode(payload, Label), self.config.label_tolerance_ms
+        found = self.state.recent.check(label.instance, label.time_ms, tolerance)
+        if isinstance(found, Refusal) or self._blocked(len(payload)):
+            reason = found.reason if isinstance(found, Refusal) else "not-kept"
+            self.counts[f"label-{reason}"] += 1
+            return [Release(token)]
+        change = Labelled(now_ms, label.label, label.instance, label.time_ms)
+        return self._owing(self._change(change), None, token)
+
+    def _desired(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
+        document = verified(payload, self._trusted, self.state.standing())
+        if document is None or self._blocked(len(payload)):
+            return [Release(token)]  # obeyed already; or it is retained, and comes again
+        actions = self._change(Ordered(now_ms, document))
+        return [*self._owing(actions, None, token), *self._tell(now_ms)]
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Do what is due: close instances, notice silence, ask for resends, commit, report."""
+        self._begin(now_ms)
+        actions: list[Action] = []
+        if self.state.assembler.is_due(now_ms) and not self._blocked(0):
+            actions += self._change(Closed(now_ms))
+        quiet = self.state.overdue(now_ms, self._began_ms or now_ms)
+        if quiet and not self._blocked(0):
+            actions += self._change(Silenced(now_ms, quiet))
+        for source, boot, seq in self._intake.due(now_ms):
+            actions += self._acknowledgement(source, boot, seq)
+        if now_ms - self._told_ms >= STATUS_MS:
+            actions += self._tell(now_ms)
+        waited = now_ms - self._pending_since
+        if self._pending and waited >= 1000 * self.config.commit_s:
+            actions.append(Commit())
+        return actions
+
+    def _begin(self, now_ms: int) -> None:
+        if self._began_ms is None:
+            self._began_ms = now_ms
+
+    # -- the journal ---------------------------------------------------------------------------
+
+    def _change(self, change: Input) -> list[Action]:
+        """Journal an input, apply it, and tell of it."""
+        record = inputs.pack(change)
+        actions: list[Action] = [Append(record)]
+        if not self._pending:
+            self._pending_since = change.now_ms
+        self._pending += 1
+        self._pending_bytes += len(record) + 64
+        for effect in self.state.apply(change):
+            actions += self._told_of(effect)
+        return actions
+
+    def _owing(self, actions: list[Action], source: str | None, token: object) -> list[Action]:
+        """Keep the delivery, and the source's acknowledgement, for after the commit.
+
+        The commit comes last: `committed` acknowledges all that was applied, so all of it must
+        have been appended before.
+        """
+        self._tokens.append(token)
+        if source is not None:
+            self._owed.add(source)
+        full = self._pending >= self.config.commit_records
+        return [*actions, Commit()] if full else actions
+
+    def _blocked(self, size: int) -> bool:
+        return self._pending_bytes + size > PENDING_BYTES_MAX
+
+    def _unkept(self, source: str, reading: Reading, token: object) -> list[Action]:
+        """The disk takes nothing more: predict, do not learn, do not acknowledge by number."""
+        self.counts["not-kept"] += 1
+        number = InstanceId(source, reading.boot, reading.seq)
+        known = {s: v for s, v in reading.values.items() if s in self.state.senses.sensors}
+        if not known:
+            return [Release(token)]
+        prediction, _ = self.state.predicted(known, number, reading.time_ms)
+        return [Release(token), *self._told_of(prediction)]
+
+    def committed(self, now_ms: int) -> list[Action]:
+        """Everything appended is durable: acknowledge it."""
+        self._pending, self._pending_bytes = 0, 0
+        recovered, self._disk_trouble = bool(self._disk_trouble), ""
+        actions: list[Action] = [Release(token) for token in self._tokens]
+        self._tokens.clear()
+        self._committed.update(self.state.expected)
+        for source in sorted(self._owed):
+            boot, following = self.state.expected[source]
+            actions += self._acknowledgement(source, boot, following - 1)
+        self._owed.clear()
+        return actions + (self._tell(now_ms) if recovered else [])
+
+    def commit_failed(self, reason: str, now_ms: int) -> list[Action]:
+        """The disk refused: everything stays pending, and nothing is acknowledged."""
+        self.counts["commit-failed"] += 1
+        news, self._disk_trouble = not self._disk_trouble, reason
+        self._pending_since = now_ms  # try again after another interval
+        return self._tell(now_ms) if news else []
+
+    # -- the connection ------------------------------------------------------------------------
+
+    def connected(self, now_ms: int) -> list[Action]:
+        """Say how we are, and which sensors are silent: the gateway may have missed it."""
+        senses, heard = self.state.senses, self.state.last_heard
+        events = [SensorSilent(s, now_ms, heard.get(s, 0)) for s in senses.silent]
+        told = [action for event in events for action in self._told_of(event)]
+        return [*self._tell(now_ms), *told]
+
+    def disconnected(self) -> None:
+        """Deliveries of the former connection cannot be released any more: they come again."""
+        self._tokens.clear()
+
+    # -- what the world hears ------------------------------------------------------------------
+
+    def _told_of(self, effect: Effect) -> list[Action]:
+        match effect:
+            case Noted(reason):
+                self.counts[reason] += 1
+                return []
+            case Predicted():
+                return [Publish(str(self._topics.to(Channel.PREDICTION)), self._prediction(effect))]
+            case Summary():
+                return [Publish(str(self._topics.to(Channel.SUMMARY)), encode(effect))]
+            case _:
+                name = "silent" if isinstance(effect, SensorSilent) else "returned"
+                self.counts[f"sensor-{name}"] += isinstance(effect, SensorSilent | SensorReturned)
+                return [Publish(str(self._topics.to(Channel.EVENT)), encode(effect))]
+
+    def _prediction(self, made: Predicted) -> bytes:
+        self.counts["predictions"] += 1
+        scores = zip(self.config.classes, made.scores, strict=True)
+        prediction = Prediction(
+            made.instance,
+            made.time_ms,
+            self.config.classes[made.winner],
+            {name: float(score) for name, score in scores},
+            made.model_version,
+            self.state.layout_version,
+            made.predictor,
+        )
+        as_json = self.config.prediction_format == "json"
+        return to_json(prediction) if as_json else encode(prediction)
+
+    def _acknowledgement(self, source: str, boot: int, seq: int) -> list[Action]:
+        topic = str(self._topics.to(Channel.ACK, source))
+        return [Publish(topic, encode(Ack(boot, max(0, seq))))]
+
+    def status(self, now_ms: int, online: bool = True) -> Status:
+        """How this node is."""
+        model = self.state.models.get("model")
+        troubles = [self._disk_trouble] if self._disk_trouble else []
+        troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
+        return Status(
+            online=online,
+            layout_version=self.state.layout_version,
+            model_version=0 if model is None else model.version,
+            time_ms=now_ms,
+            counts=dict(sorted(self.counted().items())[:64]),
+            accuracy=self.state.board.accuracies(),
+            degraded=tuple(trouble[:64] for trouble in troubles[:16]),
+        )
+
+    def counted(self) -> Counter[str]:
+        """Everything that happened since the process began, by a short word."""
+        return self.counts + self._intake.counts
+
+    def _tell(self, now_ms: int) -> list[Action]:
+        self._told_ms = now_ms
+        payload = encode(self.status(now_ms))
+        return [Publish(str(self._topics.to(Channel.STATUS)), payload, retain=True)]

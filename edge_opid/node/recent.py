@@ -1,0 +1,159 @@
+"""The last instances, for labels that come late.
+
+A label names its instance by the number of any reading in it, or by a time. It is learned once: the
+next one for the same instance is refused, and so is one for an instance that is not here, or not
+here any more. This is part of the durable state: the same calls find the same instances.
+
+Names of sensors repeat from instance to instance, so they are kept once: 256 instances of 75
+sensors are 0.2 MB instead of 1.7.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import pack, unpack
+from typing import Any
+
+from ..errors import Refusal
+from ..wire import InstanceId
+
+SIZE = 256  # four minutes at one instance a second
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One instance, what each predictor said of it, and whether its label was learned."""
+
+    time_ms: int
+    numbers: tuple[InstanceId, ...]
+    sensors: tuple[str, ...]
+    readings: array[float]  # float64, one for each of `sensors`: replay needs the same bits
+    guesses: dict[str, int]  # predictor → index of the class
+    learned: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        time_ms: int,
+        numbers: tuple[InstanceId, ...],
+        values: Mapping[str, float],
+        guesses: Mapping[str, int],
+        learned: bool = False,
+    ) -> Entry:
+        """An entry from values by sensor."""
+        packed = array("d", values.values())
+        return cls(time_ms, tuple(numbers), tuple(values), packed, dict(guesses), learned)
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The values by sensor, in the order they came."""
+        return dict(zip(self.sensors, self.readings, strict=True))
+
+
+class Recent:
+    """A ring of instances: the oldest gives way.
+
+    >>> recent = Recent(size=2)
+    >>> first = InstanceId("attic", 1, 1)
+    >>> recent.remember(Entry.of(1_000, (first,), {"temp": 21.5}, {"own": 0}))
+    >>> entry = recent.claim(first)
+    >>> entry.values, entry.guesses
+    ({'temp': 21.5}, {'own': 0})
+    >>> print(recent.claim(first).reason)  # its label has been learned
+    already-labelled
+    >>> print(recent.claim(time_ms=5_000, tolerance_ms=500))
+    no recent instance within 500 ms of 5000
+    """
+
+    def __init__(self, size: int = SIZE) -> None:
+        if size < 1:
+            raise ValueError(f"size must be 1 or more, got {size}")
+        self._entries: deque[Entry] = deque(maxlen=size)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def remember(self, entry: Entry) -> None:
+        """Keep an instance; `learned` if its label came with it."""
+        if self._entries and self._entries[-1].sensors == entry.sensors:
+            entry.sensors = self._entries[-1].sensors  # one tuple for all of them
+        self._entries.append(entry)
+
+    def find(self, instance: InstanceId) -> Entry | None:
+        """The instance to which this reading belongs; the later one if there are two."""
+        return next((each for each in reversed(self._entries) if instance in each.numbers), None)
+
+    def find_time(self, time_ms: int, tolerance_ms: int) -> Entry | None:
+        """The instance nearest in time, within the tolerance; of two as near, the later."""
+
+        def nearness(place: int) -> tuple[int, int, int]:
+            entry = self._entries[place]
+            return -abs(entry.time_ms - time_ms), entry.time_ms, place
+
+        place = max(range(len(self._entries)), key=nearness, default=None)
+        if place is None or abs(self._entries[place].time_ms - time_ms) > tolerance_ms:
+            return None
+        return self._entries[place]
+
+    def check(
+        self, instance: InstanceId | None = None, time_ms: int | None = None, tolerance_ms: int = 0
+    ) -> Entry | Refusal:
+        """The instance that a label is meant for, or why it cannot be learned. Changes nothing."""
+        if instance is not None:
+            entry, which = self.find(instance), f"with number {_spelled(instance)}"
+        elif time_ms is not None:
+            entry = self.find_time(time_ms, tolerance_ms)
+            which = f"within {tolerance_ms} ms of {time_ms}"
+        else:
+            raise ValueError("a label needs an instance or a time_ms, got neither")
+        if entry is None:
+            return Refusal("unknown-instance", f"no recent instance {which}")
+        if entry.learned:
+            return Refusal("already-labelled", f"the instance {which} has a label already")
+        return entry
+
+    def claim(
+        self, instance: InstanceId | None = None, time_ms: int | None = None, tolerance_ms: int = 0
+    ) -> Entry | Refusal:
+        """As `check`; an instance that is found counts as learned from now on."""
+        found = self.check(instance, time_ms, tolerance_ms)
+        if isinstance(found, Entry):
+            found.learned = True
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """All entries in values that msgpack knows; each set of sensors is spelled once."""
+        used = dict.fromkeys(each.sensors for each in self._entries)  # a set that keeps its order
+        layouts = {sensors: place for place, sensors in enumerate(used)}
+        entries = [_plain(each, layouts[each.sensors]) for each in self._entries]
+        return {"sensors": [list(each) for each in layouts], "entries": entries}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], size: int = SIZE) -> Recent:
+        """The ring that `state` describes; a smaller one keeps the newest.
+
+        >>> recent = Recent()
+        >>> recent.remember(Entry.of(7, (InstanceId("a", 1, 1),), {"t": 0.1}, {}, learned=True))
+        >>> Recent.from_state(recent.state()).state() == recent.state()
+        True
+        """
+        recent = cls(size)
+        layouts = [tuple(each) for each in state["sensors"]]
+        for time_ms, numbers, place, data, guesses, learned in state["entries"]:
+            ids = tuple(InstanceId(*each) for each in numbers)
+            readings = array("d", unpack(f"<{len(layouts[place])}d", data))
+            recent.remember(Entry(time_ms, ids, layouts[place], readings, dict(guesses), learned))
+        return recent
+
+
+def _plain(entry: Entry, layout: int) -> list[Any]:
+    numbers = [[each.source, each.boot, each.seq] for each in entry.numbers]
+    data = pack(f"<{len(entry.readings)}d", *entry.readings)
+    return [entry.time_ms, numbers, layout, data, dict(entry.guesses), entry.learned]
+
+
+def _spelled(instance: InstanceId) -> str:
+    return f"{instance.source}/{instance.boot}/{instance.seq}"

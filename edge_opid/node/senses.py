@@ -1,0 +1,199 @@
+"""A node's sensors and what it has learned through them: one layout, one learner, and the changes.
+
+- A sensor falls **silent**: the node bridges at once, with W^(s) for the sensors that remain, and
+  goes on with a learner that has inherited their statistics. The full learner is parked.
+- It **returns** before anybody retired it: the full learner is taken back, unless more has been
+  learned without it than with it; then the sensor joins as a new one.
+- The gateway **orders** another layout: the learner inherits whatever remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..layout import Change, Layout
+from ..learner import WoodburyLearner
+from ..model import CompactModel
+from ..wire import SensorDescription
+from .desired import layout_of
+
+Columns = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """How every learner of a node is made."""
+
+    classes: int
+    lam: float
+    rho: float
+    forgetting: float
+
+    def learner(self, layout: Layout) -> WoodburyLearner:
+        """A learner that knows nothing yet."""
+        return WoodburyLearner(
+            layout.vanishing_columns,
+            layout.surviving_columns,
+            self.classes,
+            self.lam,
+            self.rho,
+            forgetting=self.forgetting,
+        )
+
+
+class Senses:
+    """The sensors of a node, by id; the layout of those alive; the learner on it."""
+
+    def __init__(
+        self,
+        sensors: Sequence[SensorDescription],
+        vanishing: Sequence[str],
+        gate: float,
+        learning: Learning,
+    ) -> None:
+        self.learning = learning
+        self._describe(sensors, vanishing, gate)
+        self.layout = self.full
+        self.learner = learning.learner(self.layout)
+        self.silent: tuple[str, ...] = ()
+        self.bridge: CompactModel | None = None
+        self._parked: tuple[Layout, WoodburyLearner] | None = None
+        self._inherited = 0.0  # of the evidence of the parked learner
+
+    def _describe(
+        self, sensors: Sequence[SensorDescription], vanishing: Sequence[str], gate: float
+    ) -> None:
+        self.sensors = {sensor.id: sensor for sensor in sensors}
+        self.vanishing, self.gate = tuple(vanishing), gate
+        self.full = layout_of(sensors, vanishing, gate)
+        """The layout with all sensors, the silent ones too: what pushed weights are made for."""
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        """The sensors that are expected to speak."""
+        return tuple(sensor for sensor in self.sensors if sensor not in self.silent)
+
+    def strangers(self, values: Mapping[str, float]) -> list[str]:
+        """Sensors that are not of this layout: their values are not used."""
+        return [sensor for sensor in values if sensor not in self.sensors]
+
+    def by_role(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The values of living sensors, by the role that names their columns."""
+        return {self.sensors[s].role: values[s] for s in self.alive if s in values}
+
+    def encode(self, values: Mapping[str, float]) -> Columns:
+        """The learner's columns; a value beyond the gate counts as missing."""
+        return self.layout.encode(self.by_role(values), drop_gated=True)
+
+    def encode_full(self, values: Mapping[str, float]) -> Columns:
+        """The columns that pushed weights are made for."""
+        if not self.silent:
+            return self.encode(values)
+        return self.full.encode(self.by_role(values), drop_gated=True)
+
+    # -- changes -------------------------------------------------------------------------------
+
+    def silence(self, sensors: Iterable[str], carry: float) -> None:
+        """Go on without these, for as long as they say nothing."""
+        gone = [sensor for sensor in sensors if sensor in self.alive]
+        first = self._parked is None
+        if first:
+            self._parked = self.layout, self.learner
+        roles = [self.sensors[sensor].role for sensor in gone]
+        self._move_to(self.layout.retire(*roles), carry)
+        self.silent = (*self.silent, *gone)
+        if first:
+            self._inherited = self.learner.evidence
+
+    def welcome(self, sensors: Iterable[str]) -> None:
+        """Take silent sensors back."""
+        self.silent = tuple(sensor for sensor in self.silent if sensor not in set(sensors))
+        target = self._without_silent()
+        meanwhile = self.learner.evidence - self._inherited
+        if self._parked is not None and self._parked[1].evidence >= meanwhile:
+            self.layout, self.learner = self._parked
+        if self.layout != target:
+            self.learner = self.layout.change_to(target).follow(self.learner)
+            self.layout = target
+        self.bridge = None
+        if not self.silent:
+            self._parked = None
+
+    def obey(
+        self,
+        sensors: Sequence[SensorDescription],
+        vanishing: Sequence[str],
+        gate: float,
+        carry: float,
+    ) -> None:
+        """The gateway's next layout."""
+        ids = {sensor.id for sensor in sensors}
+        self.silent = tuple(sensor for sensor in self.silent if sensor in ids)
+        self._describe(sensors, vanishing, gate)
+        self._parked = None
+        self._move_to(self._without_silent(), carry)
+
+    def start_over(self, sensors: Sequence[SensorDescription]) -> None:
+        """A better estimate of references and scales, while the warm-up lasts."""
+        self._describe(sensors, self.vanishing, self.gate)
+        self.layout = self.full
+        self.learner = self.learning.learner(self.layout)
+
+    def _without_silent(self) -> Layout:
+        return self.full.retire(*(self.sensors[sensor].role for sensor in self.silent))
+
+    def _move_to(self, target: Layout, carry: float) -> None:
+        change = self.layout.change_to(target)
+        self.bridge = CompactModel(0, bridging(self.learner, change))
+        self.learner = change.follow(self.learner, carry)
+        self.layout = target
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Plain values and arrays, for `restored`."""
+        parked = self._parked and [self._parked[0].to_dict(), self._parked[1].state()]
+        return {
+            "sensors": [sensor.plain() for sensor in self.sensors.values()],
+            "vanishing": self.vanishing,
+            "gate": self.gate,
+            "layout": self.layout.to_dict(),
+            "learner": self.learner.state(),
+            "silent": self.silent,
+            "bridge": self.bridge and self.bridge.state(),
+            "parked": parked,
+            "inherited": self._inherited,
+        }
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any], learning: Learning) -> Senses:
+        """The senses that `state` described."""
+        described = [
+            SensorDescription(**{**plain, "knots": tuple(plain.get("knots", ()))})
+            for plain in saved["sensors"]
+        ]
+        senses = cls(described, tuple(saved["vanishing"]), saved["gate"], learning)
+        senses.layout = Layout.from_dict(saved["layout"])
+        senses.learner = WoodburyLearner.from_state(saved["learner"])
+        senses.silent = tuple(saved["silent"])
+        senses.bridge = CompactModel.from_state(saved["bridge"]) if saved["bridge"] else None
+        if saved["parked"]:
+            layout, learner = saved["parked"]
+            senses._parked = Layout.from_dict(layout), WoodburyLearner.from_state(learner)
+        senses._inherited = saved["inherited"]
+        return senses
+
+
+def bridging(learner: WoodburyLearner, change: Change) -> NDArray[np.float32]:
+    """W^(s) for exactly the columns that remain, placed as the next layout has them."""
+    kept = [source for source in change.sources if source is not None]
+    lost = [column for column in range(learner.settings.width) if column not in set(kept)]
+    W = np.zeros((len(change.sources), learner.settings.classes), np.float32)
+    places = [place for place, source in enumerate(change.sources) if source is not None]
+    W[places] = learner.rearrange([*lost, *kept], len(lost)).weights()[1]
+    return W

@@ -1,0 +1,335 @@
+"""The durable half of a node: a fold over its inputs, which gives the same bits every time.
+
+Nothing here reads a clock, rolls dice or talks to anyone. `apply` changes the state and returns
+what happened, for `EdgeNode` to tell the world; on replay nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model import CompactModel
+from ..wire import (
+    LIMITS,
+    Desired,
+    Event,
+    InstanceId,
+    SensorDescription,
+    SensorReturned,
+    SensorSilent,
+    Summary,
+    decode,
+    digest,
+    to_bytes,
+)
+from .assembly import Assembler, Instance
+from .config import NodeConfig
+from .desired import Standing
+from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
+from .recent import Entry, Recent
+from .scoreboard import Scoreboard
+from .senses import Learning, Senses
+from .warming import Warming
+
+PREFERENCE = ("model", "own", "bridge", "previous", "frequent")
+"""The predictors; between equals, the earlier one is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A guess about an instance, made before its label was seen."""
+
+    instance: InstanceId
+    time_ms: int
+    winner: int
+    scores: NDArray[np.float32]
+    predictor: str
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something to count, by a short word."""
+
+    reason: str
+
+
+Effect = Predicted | Noted | Event | Summary
+
+
+class NodeState:
+    """Everything a node must not forget."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.learning = Learning(len(config.classes), config.lam, config.rho, config.forgetting)
+        self.warming = Warming.needed(config)
+        sensors = self.warming.guessed() if self.warming else described(config)
+        self.senses = Senses(sensors, config.vanishing, config.gate, self.learning)
+        self.expected: dict[str, tuple[int, int]] = {}
+        """source: (boot, next sequence number)"""
+        self.last_heard: dict[str, int] = {}
+        self.assembler = Assembler(config.window_ms)
+        self.recent = Recent(config.recent)
+        self.board = Scoreboard()
+        self.frequency = [0] * len(config.classes)
+        self.models: dict[str, CompactModel] = {}
+        """The two slots, "model" and "previous": pushed weights for the full layout."""
+        self.version, self.content, self.layout_version = 0, "", 0
+
+    def apply(self, change: Input) -> list[Effect]:
+        """Change as this input says."""
+        handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
+            Accepted: self._accepted,
+            Labelled: self._labelled,
+            Closed: self._closed,
+            Silenced: self._silenced,
+            Ordered: self._ordered,
+        }
+        return handlers[type(change)](change)
+
+    # -- readings ------------------------------------------------------------------------------
+
+    def _accepted(self, change: Accepted) -> list[Effect]:
+        self.expected[change.source] = (change.boot, change.seq + 1)
+        known = {s: v for s, v in change.values.items() if s in self.senses.sensors}
+        effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
+        self.last_heard.update(dict.fromkeys(known, change.now_ms))
+        returned = [sensor for sensor in known if sensor in self.senses.silent]
+        if returned:
+            self.senses.welcome(returned)
+            self.board.forget("bridge")
+            effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
+        if not known:
+            return effects
+        number = InstanceId(change.source, change.boot, change.seq)
+        complete = self.assembler.add(
+            change.now_ms, change.time_ms, number, known, change.label, self.senses.alive
+        )
+        return effects + [effect for each in complete for effect in self._instance(each)]
+
+    def _closed(self, change: Closed) -> list[Effect]:
+        complete = self.assembler.close(change.now_ms)
+        return [effect for each in complete for effect in self._instance(each)]
+
+    def _instance(self, instance: Instance) -> list[Effect]:
+        """Predict, then learn."""
+        prediction, guesses = self.predicted(instance.values, instance.number, instance.time_ms)
+        effects: list[Effect] = [prediction]
+        truth = self._class_of(instance.label)
+        if instance.label is not None and truth is None:
+            effects.append(Noted("unknown-class"))
+        learned = truth is not None
+        self.recent.remember(
+            Entry.of(instance.time_ms, instance.numbers, instance.values, guesses, learned)
+        )
+        if truth is None:
+            self._warm(instance.values, None)
+        else:
+            effects += self._learn(instance.values, guesses, truth)
+        return effects
+
+    def predicted(
+        self, values: Mapping[str, float], number: InstanceId, time_ms: int
+    ) -> tuple[Predicted, dict[str, int]]:
+        """What the best predictor says, and what each of them does. Changes nothing."""
+        scores = self._scores(values)
+        guesses = {name: int(found.argmax()) for name, found in scores.items()}
+        served = self.board.served(name for name in PREFERENCE if name in scores)
+        model = self.models.get(served)
+        version = 0 if model is None else model.version
+        winner = Predicted(number, time_ms, guesses[served], scores[served], served, version)
+        return winner, guesses
+
+    def _scores(self, values: Mapping[str, float]) -> dict[str, NDArray[np.float32]]:
+        total = max(1, sum(self.frequency))
+        scores = {"frequent": np.array(self.frequency, np.float32) / np.float32(total)}
+        if self.warming is None or self.warming.usable:
+            x = self.senses.encode(values)
+            scores["own"] = self.senses.learner.predict_one(x)
+            if self.senses.bridge is not None:
+                scores["bridge"] = self.senses.bridge.scores(x)
+        if self.models:
+            full = self.senses.encode_full(values)
+            scores |= {name: model.scores(full) for name, model in self.models.items()}
+        return scores
+
+    # -- labels --------------------------------------------------------------------------------
+
+    def _class_of(self, label: str | None) -> int | None:
+        return self.config.classes.index(label) if label in self.config.classes else None
+
+    def _labelled(self, change: Labelled) -> list[Effect]:
+        truth = self._class_of(change.label)
+        if truth is None:
+            return [Noted("unknown-class")]
+        tolerance = self.config.label_tolerance_ms
+        entry = self.recent.claim(change.instance, change.time_ms, tolerance)
+        if not isinstance(entry, Entry):
+            return [Noted(entry.reason)]
+        return self._learn(entry.values, entry.guesses, truth)
+
+    def _learn(
+        self, values: Mapping[str, float], guesses: Mapping[str, int], truth: int
+    ) -> list[Effect]:
+        self.board.record(guesses, truth)
+        self.frequency[truth] += 1
+        started_over = self._warm(values, truth)
+        if not started_over and (self.warming is None or self.warming.usable):
+            self.senses.learner.learn_one(self.senses.encode(values), truth)
+        if "previous" in self.models and self.board.worse("model", "previous"):
+            self.models = {"model": self.models["previous"]}
+            self.board.replaced("model", by="previous")
+            return [Noted("learned"), Noted("model-fallback")]
+        return [Noted("learned")]
+
+    def _warm(self, values: Mapping[str, float], truth: int | None) -> bool:
+        """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
+        warming = self.warming
+        if warming is None or not warming.add(values, truth):
+            return False
+        self.senses.start_over(warming.estimated())
+        for row, label in warming.rows():
+            if label is not None:
+                self.senses.learner.learn_one(self.senses.encode(row), label)
+        if warming.over:
+            self.warming = None
+        return True
+
+    # -- changes of the sensors ----------------------------------------------------------------
+
+    def overdue(self, now_ms: int, since_ms: int) -> tuple[str, ...]:
+        """Sensors that should have spoken by now, while others did.
+
+        When nobody speaks it is the network and not the sensors. `since_ms` is when the node began
+        to listen: what it slept through is nobody's silence.
+        """
+        quiet, heard = [], False
+        for sensor in self.senses.alive:
+            last = max(self.last_heard.get(sensor, since_ms), since_ms)
+            if now_ms - last > 1000 * self.senses.sensors[sensor].timeout_s:
+                quiet.append(sensor)
+            elif sensor in self.last_heard and self.last_heard[sensor] >= since_ms:
+                heard = True
+        return tuple(quiet) if heard and self.warming is None else ()
+
+    def _silenced(self, change: Silenced) -> list[Effect]:
+        gone = [sensor for sensor in change.sensors if sensor in self.senses.alive]
+        if not gone or len(gone) == len(self.senses.alive):
+            return []
+        self.senses.silence(gone, self.board.carry("own"))
+        self.board.forget("bridge")
+        return [
+            SensorSilent(sensor, change.now_ms, self.last_heard.get(sensor, 0)) for sensor in gone
+        ]
+
+    def standing(self) -> Standing:
+        """What a document of the gateway is judged against."""
+        mine, senses = self.config, self.senses
+        return Standing(
+            mine.site,
+            mine.node,
+            mine.classes,
+            self.version,
+            self.content,
+            self.layout_version,
+            tuple(senses.sensors.values()),
+            senses.vanishing,
+        )
+
+    def _ordered(self, change: Ordered) -> list[Effect]:
+        desired = decode(change.document, Desired)
+        effects: list[Effect] = []
+        if desired.layout_version > self.layout_version:
+            effects += self._obey(desired, change.now_ms)
+        if desired.weights is not None:
+            width, classes = self.senses.full.width, len(self.config.classes)
+            model = CompactModel.from_weights(desired.weights, desired.version, width, classes)
+            if "model" in self.models:
+                self.models["previous"] = self.models["model"]
+                self.board.replaced("previous", by="model")
+            self.models["model"] = model
+            effects.append(Noted("model-swapped"))
+        self.version, self.content = desired.version, digest(change.document)
+        return effects
+
+    def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = self.summary()
+        carry = self.board.carry("own")
+        arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
+        self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
+        self.last_heard.update(dict.fromkeys(arrived, now_ms))
+        self.last_heard = {s: t for s, t in self.last_heard.items() if s in self.senses.sensors}
+        self.layout_version, self.warming, self.models = desired.layout_version, None, {}
+        for name in ("model", "previous", "bridge"):
+            self.board.forget(name)
+        return [*effects, Noted("layout-changed")]
+
+    def summary(self) -> list[Effect]:
+        """What the learner knows of the present layout, if it is not too wide to travel."""
+        learner, senses = self.senses.learner, self.senses
+        if learner.readings == 0 or senses.layout.width > LIMITS.columns_max:
+            return []
+        known = learner.summary()
+        vanishing = tuple(s for s in senses.vanishing if s not in senses.silent)
+        width, classes = known.moments.shape
+        return [
+            Summary(
+                self.layout_version,
+                width,
+                classes,
+                vanishing,
+                known.lam,
+                known.rho,
+                known.readings,
+                known.evidence,
+                to_bytes(known.gram),
+                to_bytes(known.moments),
+            )
+        ]
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Plain values and arrays, for `restored`."""
+        return {
+            "senses": self.senses.state(),
+            "warming": self.warming and self.warming.state(),
+            "expected": {source: list(number) for source, number in self.expected.items()},
+            "last_heard": self.last_heard,
+            "assembler": self.assembler.state(),
+            "recent": self.recent.state(),
+            "board": self.board.state(),
+            "frequency": self.frequency,
+            "models": {slot: model.state() for slot, model in self.models.items()},
+            "versions": [self.version, self.content, self.layout_version],
+        }
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any], config: NodeConfig) -> Self:
+        """The state that `state` described."""
+        mine = cls(config)
+        mine.senses = Senses.restored(saved["senses"], mine.learning)
+        mine.warming = Warming.restored(saved["warming"], config) if saved["warming"] else None
+        mine.expected = {source: (boot, seq) for source, (boot, seq) in saved["expected"].items()}
+        mine.last_heard = dict(saved["last_heard"])
+        mine.assembler = Assembler.from_state(saved["assembler"], config.window_ms)
+        mine.recent = Recent.from_state(saved["recent"], config.recent)
+        mine.board = Scoreboard.from_state(saved["board"])
+        mine.frequency = list(saved["frequency"])
+        mine.models = {slot: CompactModel.from_state(m) for slot, m in saved["models"].items()}
+        mine.version, mine.content, mine.layout_version = saved["versions"]
+        return mine
+
+
+def described(config: NodeConfig) -> tuple[SensorDescription, ...]:
+    """The configured sensors, whose references and scales are all given."""
+    return tuple(
+        SensorDescription(s.id, s.role, s.reference or 0.0, s.scale or 1.0, s.timeout_s)
+        for s in config.sensors
+    )

@@ -1,0 +1,28 @@
+"""What a sensor script on the Pi needs: `send`, and nothing sent is lost.
+
+Read in this order: `number` (who is who), `record` and `spool` (what is on disk), `window` (what to
+send next: decisions without I/O), `source` (the whole).
+"""
+
+from edge_opid.source.config import SourceConfig, SourceCounters
+from edge_opid.source.connect import connect, decode_ack, encode_reading, settings_for
+from edge_opid.source.number import FIRST_SEQ, Number
+from edge_opid.source.source import Source
+from edge_opid.source.spool import Spool, SpoolError, SpoolFullError
+from edge_opid.source.window import ResendWindow
+
+__all__ = [
+    "FIRST_SEQ",
+    "Number",
+    "ResendWindow",
+    "Source",
+    "SourceConfig",
+    "SourceCounters",
+    "Spool",
+    "SpoolError",
+    "SpoolFullError",
+    "connect",
+    "decode_ack",
+    "encode_reading",
+    "settings_for",
+]

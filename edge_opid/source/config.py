@@ -1,0 +1,33 @@
+"""How a source is set up, and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig:
+    """Where a source keeps its spool, which topics it uses, and its bounds."""
+
+    folder: Path
+    reading_topic: str
+    ack_topic: str
+    spool_bytes_max: int = 16 * 2**20  # a day and a half of 100-byte readings, one a second
+    drop_oldest: bool = False  # the default refuses: the script knows best what to do
+    sync_every: int = 32
+    sync_s: float = 1.0
+    window: int = 256
+    resend_s: float = 10.0  # longer than a node's commit interval, or every reading goes twice
+    background: bool = True  # a thread hears acknowledgements; without it, call `pump`
+
+
+@dataclass(slots=True)
+class SourceCounters:
+    """What happened to the readings."""
+
+    sent: int = 0  # accepted by `send`
+    refused: int = 0  # spool full, or disk at fault
+    acknowledged: int = 0  # acknowledgements that were news
+    bad_acks: int = 0  # undecodable, or beyond anything ever sent
+    lost: int = 0  # dropped or rotten, sent as a reading without values

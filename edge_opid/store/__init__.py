@@ -1,0 +1,14 @@
+"""The durable state of a node: a journal of records and snapshots, through a small `Disk`.
+
+Read in this order: `store` (what is promised), `disk` (what is asked of a disk), `frames` (the
+bytes), `segment`, `survey` (reading back), `journal`, `snapshots`; `real_disk` is the one file that
+touches the file system.
+"""
+
+from edge_opid.store.disk import Disk
+from edge_opid.store.errors import Note, StoreError
+from edge_opid.store.limits import Limits
+from edge_opid.store.real_disk import RealDisk
+from edge_opid.store.store import Recovered, Store
+
+__all__ = ["Disk", "Limits", "Note", "RealDisk", "Recovered", "Store", "StoreError"]

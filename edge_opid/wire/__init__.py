@@ -1,0 +1,87 @@
+"""What travels between sensors, nodes and gateways: the only place that knows bytes.
+
+Read in this order: `limits` (how much), `ids` and `topics` (where), `messages`, `sensors` and
+`documents` (what), `codec` (as bytes), `envelope` (signed). `fields`, `records`, `arrays` and
+`packing` are the machinery below.
+
+>>> reading = Reading(boot=1, seq=1, time_ms=0, values={"attic-temp": 21.5}, label="fresh")
+>>> decode(encode(reading), Reading) == reading
+True
+>>> print(NodeTopics("farm", "n1").to(Channel.READING, "attic"))
+opid/1/farm/n1/reading/attic
+"""
+
+from edge_opid.wire.arrays import Matrix, from_bytes, to_bytes
+from edge_opid.wire.codec import (
+    MESSAGES_ON,
+    SCHEMA_VERSION,
+    decode,
+    decode_on,
+    encode,
+    to_json,
+)
+from edge_opid.wire.documents import Desired, Summary, Weights
+from edge_opid.wire.envelope import digest, open_desired, open_sealed, seal, seal_desired
+from edge_opid.wire.errors import WireError
+from edge_opid.wire.ids import check_id
+from edge_opid.wire.limits import LIMITS, Limits
+from edge_opid.wire.messages import (
+    Ack,
+    InstanceId,
+    Label,
+    Message,
+    Prediction,
+    Reading,
+    Status,
+)
+from edge_opid.wire.sensors import (
+    Event,
+    SensorDeployed,
+    SensorDescription,
+    SensorRetired,
+    SensorReturned,
+    SensorSilent,
+)
+from edge_opid.wire.topics import Channel, Filter, NodeTopics, Topic, gateway_filters
+
+__all__ = [
+    "LIMITS",
+    "MESSAGES_ON",
+    "SCHEMA_VERSION",
+    "Ack",
+    "Channel",
+    "Desired",
+    "Event",
+    "Filter",
+    "InstanceId",
+    "Label",
+    "Limits",
+    "Matrix",
+    "Message",
+    "NodeTopics",
+    "Prediction",
+    "Reading",
+    "SensorDeployed",
+    "SensorDescription",
+    "SensorRetired",
+    "SensorReturned",
+    "SensorSilent",
+    "Status",
+    "Summary",
+    "Topic",
+    "Weights",
+    "WireError",
+    "check_id",
+    "decode",
+    "decode_on",
+    "digest",
+    "encode",
+    "from_bytes",
+    "gateway_filters",
+    "open_desired",
+    "open_sealed",
+    "seal",
+    "seal_desired",
+    "to_bytes",
+    "to_json",
+]

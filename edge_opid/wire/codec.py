@@ -1,0 +1,126 @@
+"""Messages to bytes and back. Nothing else in the package packs or unpacks.
+
+The rules, in order: not too large → a map → of this schema version → of a kind that is expected
+here → every key once → every value of its type → none missing → finite, in range, in shape. The
+first one that is broken becomes a WireError with the `reason` to count it by; no bytes whatsoever
+cause any other exception. Unknown keys are ignored, so that newer senders can talk to older nodes.
+
+>>> payload = encode(Ack(boot=3, seq=12))
+>>> len(payload), decode(payload, Ack)
+(24, Ack(boot=3, seq=12))
+>>> decode(payload[:-1], Ack)
+Traceback (most recent call last):
+...
+edge_opid.wire.errors.WireError: ack.seq is missing: the message ends after 23 bytes
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from edge_opid.wire.documents import Summary
+from edge_opid.wire.errors import WireError, shown
+from edge_opid.wire.limits import LIMITS
+from edge_opid.wire.messages import Ack, Label, Message, Prediction, Reading, Status
+from edge_opid.wire.packing import Reader, pack
+from edge_opid.wire.records import Record
+from edge_opid.wire.sensors import SensorDeployed, SensorRetired, SensorReturned, SensorSilent
+from edge_opid.wire.topics import Channel
+
+SCHEMA_VERSION = 1
+M = TypeVar("M", bound=Message)
+
+# What may arrive where. `desired` is not here: its bytes are a signed envelope, opened first.
+MESSAGES_ON: dict[Channel, tuple[type[Message], ...]] = {
+    Channel.READING: (Reading,),
+    Channel.LABEL: (Label,),
+    Channel.ACK: (Ack,),
+    Channel.PREDICTION: (Prediction,),
+    Channel.STATUS: (Status,),
+    Channel.EVENT: (SensorRetired, SensorSilent, SensorReturned, SensorDeployed),
+    Channel.SUMMARY: (Summary,),
+}
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of `message`: a msgpack map that begins with its schema version and its kind."""
+    payload = pack(_plain(message))
+    _check_size(len(payload), message.bytes_max, message.kind)
+    return payload
+
+
+def decode(payload: bytes, *expected: type[M]) -> M:
+    """The message in `payload`, which must be one of the `expected` kinds."""
+    by_kind = {each.kind: each for each in expected}
+    names = " or ".join(by_kind)
+    _check_size(len(payload), max(each.bytes_max for each in expected), names)
+    kind = _kind_in(payload, names)
+    if kind not in by_kind:
+        raise WireError("kind", f"the message must be a {names}, got {shown(kind)}")
+    found = by_kind[kind]
+    _check_size(len(payload), found.bytes_max, found.kind)
+    reader = Reader(payload)
+    message: M = Record(found).read(reader, found.kind)
+    reader.finish(found.kind)
+    return message
+
+
+def decode_on(channel: Channel, payload: bytes) -> Message:
+    """The message that arrived on a topic of `channel`; `desired` must be opened, not decoded.
+
+    >>> decode_on(Channel.ACK, encode(Ack(boot=1, seq=2)))
+    Ack(boot=1, seq=2)
+    """
+    expected = MESSAGES_ON.get(channel)
+    if expected is None:
+        raise WireError(
+            "signature",
+            f"a payload on {channel.value!r} must be verified before it is decoded, got "
+            f"{len(payload)} bytes: use envelope.open_desired",
+        )
+    return decode(payload, *expected)
+
+
+def to_json(prediction: Prediction) -> bytes:
+    """A prediction for those who do not speak msgpack: dashboards, Node-RED, Home Assistant."""
+    text = json.dumps(_plain(prediction), ensure_ascii=False, allow_nan=False)
+    return text.encode()
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    return {"v": SCHEMA_VERSION, "kind": message.kind, **message.plain()}
+
+
+def _check_size(size: int, at_most: int, what: str) -> None:
+    if size > at_most:
+        raise WireError("size", f"{what} must have at most {at_most} bytes, got {size}")
+
+
+def _kind_in(payload: bytes, names: str) -> str:
+    """What the map calls itself, once its schema version is known to be ours.
+
+    Our own senders put both keys first; others may not, so the rest is skipped, not built.
+    """
+    reader = Reader(payload)
+    header: dict[str, Any] = {}
+    for _ in range(reader.map_length(names, LIMITS.map_keys_max)):
+        key: str = reader.value(f"a key of {names}", "text")
+        if key == "v":
+            header[key] = reader.value(f"{names}.v", "int")
+        elif key == "kind":
+            header[key] = reader.value(f"{names}.kind", "text")
+        else:
+            reader.skip(names)
+        if len(header) == 2:
+            break
+    for key in ("v", "kind"):
+        if key not in header:
+            raise WireError("missing", f"{names}.{key} must be given, got {sorted(header)}")
+    if header["v"] != SCHEMA_VERSION:
+        raise WireError(
+            "schema",
+            f"schema version must be {SCHEMA_VERSION}, got {header['v']}: update the older side",
+        )
+    kind: str = header["kind"]
+    return kind

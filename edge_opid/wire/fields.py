@@ -1,0 +1,236 @@
+"""What one field of a message may hold: the small vocabulary that the messages are written in.
+
+Each kind of field knows three things: how to `check` a Python value, how to `read` one from
+bytes, and its `plain` form, which msgpack can pack. A message names its fields once, in its
+annotations; the codec follows.
+"""
+
+# ruff: noqa: D102 - `Field` says once, for all kinds, what check, read and plain do
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from edge_opid.wire.errors import WireError, shown
+from edge_opid.wire.ids import check_id
+from edge_opid.wire.limits import LIMITS
+from edge_opid.wire.packing import Reader
+
+
+class Field(ABC):
+    """The contract of every kind of field."""
+
+    @abstractmethod
+    def check(self, value: Any, where: str) -> None:
+        """Raise a WireError that names `where`, unless `value` may stand there."""
+
+    @abstractmethod
+    def read(self, reader: Reader, where: str) -> Any:
+        """The next value of the reader, of the right type; `check` comes when it is built in."""
+
+    def plain(self, value: Any) -> Any:
+        """`value` as msgpack can pack it."""
+        return value
+
+
+class Scalar(Field):
+    """A field that is one value, of one of the msgpack `kinds`."""
+
+    kinds: ClassVar[tuple[str, ...]]
+
+    def read(self, reader: Reader, where: str) -> Any:
+        return reader.value(where, *self.kinds)
+
+
+@dataclass(frozen=True)
+class Whole(Scalar):
+    """A whole number. True is not one, although Python says so.
+
+    >>> Whole().check(True, "reading.seq")
+    Traceback (most recent call last):
+    ...
+    edge_opid.wire.errors.WireError: reading.seq must be a whole number, got True
+    """
+
+    kinds = ("int",)
+    low: int = 0
+    high: int = LIMITS.integer_max
+
+    def check(self, value: Any, where: str) -> None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise WireError("type", f"{where} must be a whole number, got {shown(value)}")
+        if not self.low <= value <= self.high:
+            raise WireError(
+                "range", f"{where} must be from {self.low} to {self.high}, got {shown(value)}"
+            )
+
+
+@dataclass(frozen=True)
+class Number(Scalar):
+    """A finite number that float32 can hold; a whole number will do."""
+
+    kinds = ("float", "int")
+    low: float = -LIMITS.number_max
+    high: ClassVar[float] = LIMITS.number_max
+
+    def check(self, value: Any, where: str) -> None:
+        if type(value) is not float and (
+            type(value) is bool or not isinstance(value, (float, int))
+        ):
+            raise WireError("type", f"{where} must be a number, got {shown(value)}: send float(it)")
+        if not -self.high <= value <= self.high:  # false for NaN, too
+            raise WireError("nonfinite", f"{where} must be finite in float32, got {shown(value)}")
+        if value < self.low:
+            raise WireError("range", f"{where} must be at least {self.low}, got {value}")
+
+    def plain(self, value: Any) -> Any:
+        return float(value)
+
+
+@dataclass(frozen=True)
+class Flag(Scalar):
+    """True or False, and nothing that merely looks like it."""
+
+    kinds = ("bool",)
+
+    def check(self, value: Any, where: str) -> None:
+        if not isinstance(value, bool):
+            raise WireError("type", f"{where} must be True or False, got {shown(value)}")
+
+
+@dataclass(frozen=True)
+class Identifier(Scalar):
+    """An id, as in `edge_opid.wire.ids`."""
+
+    kinds = ("text",)
+
+    def check(self, value: Any, where: str) -> None:
+        check_id(value, where)
+
+
+@dataclass(frozen=True)
+class Text(Scalar):
+    """Words for people: a class, a unit, a reason. One line, so that no log can be forged."""
+
+    kinds = ("text",)
+    pattern: str = r".+"
+
+    def check(self, value: Any, where: str) -> None:
+        if not isinstance(value, str):
+            raise WireError("type", f"{where} must be text, got {shown(value)}")
+        if not value.isprintable() or not re.fullmatch(self.pattern, value):
+            raise WireError(
+                "text",
+                f"{where} must be one printable line like {self.pattern}, got {shown(value)}",
+            )
+        size = len(value.encode())
+        if size > LIMITS.text_bytes_max:
+            raise WireError(
+                "length", f"{where} must have at most {LIMITS.text_bytes_max} bytes, got {size}"
+            )
+
+
+@dataclass(frozen=True)
+class Blob(Scalar):
+    """Raw bytes; the message that holds them checks their length against its shape."""
+
+    kinds = ("bytes",)
+
+    def check(self, value: Any, where: str) -> None:
+        if not isinstance(value, bytes):
+            raise WireError("type", f"{where} must be bytes, got {shown(value)}")
+
+
+@dataclass(frozen=True)
+class Maybe(Field):
+    """A field that may be None."""
+
+    field: Field
+
+    def check(self, value: Any, where: str) -> None:
+        if value is not None:
+            self.field.check(value, where)
+
+    def read(self, reader: Reader, where: str) -> Any:
+        nothing = reader.kind(where) == "nil"
+        return reader.value(where, "nil") if nothing else self.field.read(reader, where)
+
+    def plain(self, value: Any) -> Any:
+        return None if value is None else self.field.plain(value)
+
+
+@dataclass(frozen=True)
+class Many(Field):
+    """A tuple of a bounded length, all of one kind."""
+
+    field: Field
+    at_most: int
+
+    def check(self, value: Any, where: str) -> None:
+        if not isinstance(value, tuple):
+            raise WireError("type", f"{where} must be a tuple, got {shown(value)}")
+        check_length(value, self.at_most, where)
+        for position, item in enumerate(value):
+            self.field.check(item, f"{where}[{position}]")
+
+    def read(self, reader: Reader, where: str) -> Any:
+        length = reader.array_length(where, self.at_most)
+        return tuple(self.field.read(reader, f"{where}[{each}]") for each in range(length))
+
+    def plain(self, value: Any) -> Any:
+        return [self.field.plain(item) for item in value]
+
+
+@dataclass(frozen=True)
+class Table(Field):
+    """A mapping of a bounded length, whose keys come once each."""
+
+    key: Field
+    field: Field
+    at_most: int
+
+    def check(self, value: Any, where: str) -> None:
+        if not isinstance(value, Mapping):
+            raise WireError("type", f"{where} must be a mapping, got {shown(value)}")
+        check_length(value, self.at_most, where)
+        key_where = f"a key of {where}"
+        for key, item in value.items():
+            self.key.check(key, key_where)
+            self.field.check(item, f"{where}.{key}")
+
+    def read(self, reader: Reader, where: str) -> Any:
+        if isinstance(self.field, Scalar):
+            return reader.flat_map(where, self.at_most, self.field.kinds)
+        table: dict[str, Any] = {}
+        for _ in range(reader.map_length(where, self.at_most)):
+            key = reader.new_key(where, table)
+            try:
+                table[key] = self.field.read(reader, where)
+            except WireError as error:  # the key is quoted only where it is needed
+                raise WireError(error.reason, f"{error} (at key {shown(key)})") from None
+        return table
+
+    def plain(self, value: Any) -> Any:
+        return {key: self.field.plain(item) for key, item in value.items()}
+
+
+def check_length(items: Any, at_most: int, where: str) -> None:
+    """A container within its limit, whoever built it."""
+    if len(items) > at_most:
+        raise WireError("length", f"{where} must have at most {at_most} items, got {len(items)}")
+
+
+Id = Annotated[str, Identifier()]
+Line = Annotated[str, Text()]
+Yes = Annotated[bool, Flag()]
+Count = Annotated[int, Whole()]
+Ordinal = Annotated[int, Whole(low=1)]
+Millis = Annotated[int, Whole()]
+Real = Annotated[float, Number()]
+NotNegative = Annotated[float, Number(low=0.0)]
+Positive = Annotated[float, Number(low=LIMITS.positive_min)]
+Bytes = Annotated[bytes, Blob()]
+Names = Annotated[tuple[str, ...], Many(Identifier(), LIMITS.sensors_max)]

@@ -1,0 +1,35 @@
+"""The names of sites, nodes, sources, sensors and roles.
+
+An id is safe in a topic, a file name, an ACL pattern and a log line. A slash would let a sensor
+named `a/b` escape the pattern that pins it to its own topic; a plus or a hash would be a wildcard.
+"""
+
+from __future__ import annotations
+
+import re
+
+from edge_opid.wire.errors import WireError, shown
+from edge_opid.wire.limits import LIMITS
+
+ID_PATTERN = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LIMITS.id_chars_max - 1}}}")
+
+
+def check_id(value: object, what: str) -> str:
+    """`value`, if it is an id; otherwise a WireError that says what an id looks like.
+
+    >>> check_id("greenhouse-2", "site")
+    'greenhouse-2'
+    >>> check_id("attic/temp", "sensor")
+    Traceback (most recent call last):
+    ...
+    edge_opid.wire.errors.WireError: sensor must be 1 to 32 of a-z, 0-9, _ and - and start with \
+a letter or digit, got 'attic/temp': rename it
+    """
+    # fullmatch, because `$` would let a trailing newline through
+    if isinstance(value, str) and ID_PATTERN.fullmatch(value):
+        return value
+    raise WireError(
+        "id",
+        f"{what} must be 1 to {LIMITS.id_chars_max} of a-z, 0-9, _ and - and start with "
+        f"a letter or digit, got {shown(value)}: rename it",
+    )

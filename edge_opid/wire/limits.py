@@ -1,0 +1,37 @@
+"""How much of everything the wire accepts: all limits in one place, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The promises about size that both ends rely on. They are part of the schema version.
+
+    The large ones follow from one promise: a layout of 160 columns with 16 classes, whose
+    summary is 160·161/2 + 160·16 numbers in float32.
+
+    >>> (160 * 161 // 2 + 160 * 16) * 4 < LIMITS.payload_bytes_max
+    True
+    """
+
+    payload_bytes_max: int = 73_728  # the largest summary: 61,760 of numbers, 5,440 of names; room
+    small_payload_bytes_max: int = 8_192  # a reading of 160 sensors is 6.9 kB; room
+    sensors_max: int = 160  # in a layout, and so in one reading
+    columns_max: int = 160  # d; with hats at 8 knots that is 20 sensors
+    classes_max: int = 16  # they multiply every matrix that travels
+    knots_max: int = 32  # the figures of the lift rest on 8
+    matrices_max: int = 16  # W, V and a few more make a model
+    counts_max: int = 64  # what a node counts, by name
+    reasons_max: int = 16  # why a node is degraded: more would not be read
+    map_keys_max: int = 160  # as many as the longest map, the values of a reading
+    id_chars_max: int = 32  # the longest topic is then 113 characters
+    text_bytes_max: int = 64  # class names, units, reasons, in UTF-8
+    integer_max: int = 2**53 - 1  # exact as a JSON number and in float64
+    number_max: float = 3.4028234663852886e38  # the learner computes in float32: above it is inf
+    positive_min: float = 1.1754943508222875e-38  # a scale below it would be 0 in float32
+    version_step_max: int = 2**20  # further ahead is a mistake or a forgery, and would lock us out
+
+
+LIMITS = Limits()

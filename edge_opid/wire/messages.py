@@ -1,0 +1,169 @@
+"""What sensors and nodes say to each other, and to the world, several times a second.
+
+Every message checks itself when it is built. The site, the node and the source are not in it:
+they are in its topic, once, where the broker's access rules can see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from edge_opid.wire.errors import WireError, shown
+from edge_opid.wire.fields import (
+    Count,
+    Id,
+    Identifier,
+    Line,
+    Many,
+    Millis,
+    Number,
+    Ordinal,
+    Table,
+    Text,
+    Whole,
+    Yes,
+)
+from edge_opid.wire.limits import LIMITS
+from edge_opid.wire.records import Checked
+
+Values = Annotated[Mapping[str, float], Table(Identifier(), Number(), LIMITS.sensors_max)]
+Scores = Annotated[Mapping[str, float], Table(Text(), Number(), LIMITS.classes_max)]
+Counts = Annotated[Mapping[str, int], Table(Identifier(), Whole(), LIMITS.counts_max)]
+Rates = Annotated[Mapping[str, float], Table(Identifier(), Number(low=0.0), LIMITS.reasons_max)]
+Reasons = Annotated[tuple[str, ...], Many(Text(), LIMITS.reasons_max)]
+
+
+class Message(Checked):
+    """A record that travels alone, under its own `kind`."""
+
+    __slots__ = ()
+    bytes_max: ClassVar[int] = LIMITS.small_payload_bytes_max
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceId(Checked):
+    """Which reading is meant: the `seq`-th that `source` sent since its `boot`-th start."""
+
+    kind: ClassVar[str] = "instance"
+    source: Id
+    boot: Count
+    seq: Ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Message):
+    """The values of one or more sensors of one source, at one instant.
+
+    `boot` counts the starts of the source and `seq` its readings since then, from 1: together
+    they let the node drop a duplicate and notice a gap. A label, if the source knows it. Without
+    values it stands for a reading that its source has lost: it only moves the number on.
+
+    >>> Reading(boot=3, seq=1, time_ms=1_700_000_000_000, values={"attic-temp": 21.5}).label
+    >>> Reading(boot=3, seq=0, time_ms=0, values={"attic-temp": 21.5})
+    Traceback (most recent call last):
+    ...
+    edge_opid.wire.errors.WireError: reading.seq must be from 1 to 9007199254740991, got 0
+    """
+
+    kind: ClassVar[str] = "reading"
+    boot: Count
+    seq: Ordinal
+    time_ms: Millis
+    values: Values
+    label: Line | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label(Message):
+    """The truth about an instance, which may come late: by its number, or by its time.
+
+    >>> Label("fresh", time_ms=1_700_000_000_000).instance
+    >>> Label("fresh", InstanceId("attic", boot=3, seq=12)).time_ms
+    """
+
+    kind: ClassVar[str] = "label"
+    label: Line
+    instance: InstanceId | None = None
+    time_ms: Millis | None = None
+
+    def check_together(self) -> None:
+        """Two ways to say which instance could disagree."""
+        if (self.instance is None) == (self.time_ms is None):
+            both = "neither" if self.instance is None else "both"
+            raise WireError("content", f"label must have instance or time_ms, got {both}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ack(Message):
+    """Every reading of this `boot` up to `seq` is durably applied; 0 means none of them yet.
+
+    The sender may forget what is acknowledged, and sends again what is not.
+    """
+
+    kind: ClassVar[str] = "ack"
+    boot: Count
+    seq: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction(Message):
+    """What the node believes about one instance, and which model said so.
+
+    `instance` is the reading that completed it, `time_ms` its time. A version of 0 is the node's
+    own, before any gateway. `predictor` says which of the node's predictors was served.
+    """
+
+    kind: ClassVar[str] = "prediction"
+    instance: InstanceId
+    time_ms: Millis
+    label: Line
+    scores: Scores
+    model_version: Count
+    layout_version: Count
+    predictor: Id | None = None
+
+    def check_together(self) -> None:
+        """The predicted class is one of those that were scored."""
+        if self.label not in self.scores:
+            scored = shown(sorted(self.scores))
+            raise WireError(
+                "content", f"prediction.label must be one of {scored}, got {shown(self.label)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Message):
+    """How a node is. Retained; with `online=False` it is also the node's last will.
+
+    `counts` are what has happened since the node's state began (readings, duplicates, refusals by
+    reason), `accuracy` the windowed one of each predictor, `degraded` why the node is not well.
+    The last will is written before the node dies, so it has no time.
+
+    >>> Status(online=True, layout_version=2, model_version=7).healthy
+    True
+    >>> Status(True, 2, 7, degraded=("disk full",)).healthy
+    False
+    >>> Status.last_will(layout_version=2, model_version=7).online
+    False
+    """
+
+    kind: ClassVar[str] = "status"
+    online: Yes
+    layout_version: Count
+    model_version: Count
+    time_ms: Millis | None = None
+    counts: Counts = field(default_factory=dict)
+    accuracy: Rates = field(default_factory=dict)
+    degraded: Reasons = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Online, and nothing to complain about."""
+        return self.online and not self.degraded
+
+    @classmethod
+    def last_will(cls, layout_version: int, model_version: int) -> Status:
+        """What the broker says for the node when its connection breaks."""
+        return cls(online=False, layout_version=layout_version, model_version=model_version)

@@ -1,0 +1,188 @@
+"""Where each message travels: topics that build, parse and validate themselves.
+
+Everything lives under `opid/1/{site}/{node}/`. Topics are built from ids, never from payloads,
+so that no message can make a service publish or subscribe somewhere else.
+
+| channel | from → to | retained |
+|---|---|---|
+| `reading/{source}` | sensor → node, and gateway while it gathers | |
+| `label` | anyone allowed → node, gateway | |
+| `ack/{source}` | node → sensor | |
+| `prediction` | node → world | |
+| `status` | node → gateway, world | yes, and it is the last will |
+| `event` | operator, node → gateway | |
+| `summary` | node → gateway | |
+| `desired` | gateway → node | yes, signed |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from edge_opid.wire.errors import WireError, shown
+from edge_opid.wire.ids import check_id
+
+ROOT = "opid/1"
+
+
+class Channel(StrEnum):
+    """What a topic carries: its level below the node."""
+
+    READING = "reading"
+    LABEL = "label"
+    ACK = "ack"
+    PREDICTION = "prediction"
+    STATUS = "status"
+    EVENT = "event"
+    SUMMARY = "summary"
+    DESIRED = "desired"
+
+    @property
+    def per_source(self) -> bool:
+        """Whether the topic ends in the id of a source."""
+        return self in (Channel.READING, Channel.ACK)
+
+    @property
+    def retained(self) -> bool:
+        """Whether the broker keeps the last message for whoever subscribes later."""
+        return self in (Channel.STATUS, Channel.DESIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What to subscribe to: a topic in which `+` is any one level and a final `#` all the rest.
+
+    >>> Filter("zigbee2mqtt/+").matches("zigbee2mqtt/attic")
+    True
+    >>> Filter("zigbee2mqtt/+").matches("zigbee2mqtt/attic/availability")
+    False
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        levels = self.text.split("/")
+        hash_inside = any("#" in level for level in levels[:-1])
+        mixed = any(len(level) > 1 and ("#" in level or "+" in level) for level in levels)
+        unfit = not self.text.isprintable() or not 0 < len(self.text.encode()) < 2**16
+        if unfit or hash_inside or mixed:
+            raise WireError(
+                "topic",
+                f"subscription {shown(self.text)} is not an MQTT filter: + and # must be a whole "
+                "level, # the last one, and the text not empty",
+            )
+
+    def __str__(self) -> str:
+        return self.text
+
+    def matches(self, topic: Topic | str) -> bool:
+        """Whether the broker would deliver `topic` to a subscriber of this filter."""
+        wanted, levels = self.text.split("/"), str(topic).split("/")
+        if wanted[0] in ("+", "#") and levels[0].startswith("$"):
+            return False  # MQTT 4.7.2: wildcards do not reach the broker's own topics
+        if wanted[-1] == "#":
+            wanted = wanted[:-1]
+            levels = levels[: len(wanted)]
+        return len(wanted) == len(levels) and all(
+            want in ("+", level) for want, level in zip(wanted, levels, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of one node.
+
+    >>> topic = Topic.parse("opid/1/farm/n1/reading/attic")
+    >>> topic.node, topic.channel.value, topic.source
+    ('n1', 'reading', 'attic')
+    >>> str(Topic("farm", "n1", Channel.STATUS))
+    'opid/1/farm/n1/status'
+    >>> topic.matches("opid/1/farm/+/reading/+")
+    True
+    """
+
+    site: str
+    node: str
+    channel: Channel
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        check_id(self.site, "site")
+        check_id(self.node, "node")
+        if self.source is not None:
+            check_id(self.source, "source")
+        if self.channel.per_source != (self.source is not None):
+            wanted = "end in the id of a source" if self.channel.per_source else "have no source"
+            raise WireError("topic", f"topic {str(self)!r} must {wanted}, got {self.source!r}")
+
+    def __str__(self) -> str:
+        ending = "" if self.source is None else f"/{self.source}"
+        return f"{ROOT}/{self.site}/{self.node}/{self.channel}{ending}"
+
+    @classmethod
+    def parse(cls, text: str) -> Topic:
+        """The topic that `text` spells, or a WireError."""
+        levels = text.split("/", 6)
+        if not text.startswith(ROOT + "/") or len(levels) not in (5, 6):
+            raise WireError(
+                "topic", f"topic {shown(text)} must be {ROOT}/site/node/channel, or /source after"
+            )
+        _, _, site, node, channel, *source = levels
+        if channel not in set(Channel):
+            known = ", ".join(Channel)
+            raise WireError("topic", f"channel must be one of {known}, got {shown(channel)}")
+        return cls(site, node, Channel(channel), *source)
+
+    def matches(self, pattern: Filter | str) -> bool:
+        """Whether a subscription to `pattern` receives this topic."""
+        wanted = Filter(pattern) if isinstance(pattern, str) else pattern
+        return wanted.matches(self)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTopics:
+    """All topics of one node, and who subscribes to which.
+
+    >>> topics = NodeTopics("farm", "n1")
+    >>> print(topics.to(Channel.DESIRED))
+    opid/1/farm/n1/desired
+    >>> [str(each) for each in topics.node_filters()]
+    ['opid/1/farm/n1/reading/+', 'opid/1/farm/n1/label', 'opid/1/farm/n1/desired']
+    """
+
+    site: str
+    node: str
+
+    def __post_init__(self) -> None:
+        check_id(self.site, "site")
+        check_id(self.node, "node")
+
+    def to(self, channel: Channel, source: str | None = None) -> Topic:
+        """The topic of one channel; readings and acks are per source."""
+        return Topic(self.site, self.node, channel, source)
+
+    def node_filters(self) -> tuple[Filter, ...]:
+        """What the node itself listens to."""
+        return (*self.gathering_filters(), self._filter("desired"))
+
+    def gathering_filters(self) -> tuple[Filter, ...]:
+        """What the gateway adds while it gathers this node's labelled instances."""
+        return self._filter("reading/+"), self._filter("label")
+
+    def source_filters(self, source: str) -> tuple[Filter, ...]:
+        """What a sensor listens to: the acknowledgements meant for it."""
+        return (Filter(str(self.to(Channel.ACK, source))),)
+
+    def _filter(self, ending: str) -> Filter:
+        return Filter(f"{ROOT}/{self.site}/{self.node}/{ending}")
+
+
+def gateway_filters(site: str | None = None) -> tuple[Filter, ...]:
+    """What a gateway always listens to, for one site or for all of them.
+
+    >>> [str(each) for each in gateway_filters("farm")]
+    ['opid/1/farm/+/status', 'opid/1/farm/+/event', 'opid/1/farm/+/summary']
+    """
+    where = "+" if site is None else check_id(site, "site")
+    return tuple(Filter(f"{ROOT}/{where}/+/{each}") for each in ("status", "event", "summary"))

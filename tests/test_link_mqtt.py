@@ -1,0 +1,456 @@
+"""What only a real broker, or a bad one, can do to the MQTT link."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mosquitto import HOST, Mosquitto
+
+from edge_opid.link import (
+    Connected,
+    Delivery,
+    Disconnected,
+    LinkError,
+    LinkEvent,
+    MqttOptions,
+    PublishRefused,
+    SubscriptionRefused,
+    TlsFiles,
+)
+from edge_opid.link.exchange import Exchange
+from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.options import read_credentials
+
+WAIT_S = 10.0
+
+
+@contextmanager
+def link_to(port: int, **options: object) -> Iterator[MqttLink]:
+    link = MqttLink(
+        MqttOptions(
+            **{
+                "client_id": "n1",
+                "port": port,
+                "reconnect_first_s": 0.02,
+                "reconnect_most_s": 0.1,
+                **options,
+            }  # type: ignore[arg-type]
+        )
+    )
+    link.start()
+    try:
+        yield link
+    finally:
+        link.abort()
+
+
+def take(link: MqttLink, count: int) -> list[Delivery]:
+    taken: list[Delivery] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(taken) < count:
+        assert time.monotonic() < deadline, f"got {len(taken)} of {count}"
+        delivery = link.poll(0.1)
+        if delivery is not None:
+            link.acknowledge(delivery)
+            taken.append(delivery)
+    return taken
+
+
+def next_event(link: MqttLink, kind: type) -> LinkEvent:
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        event = link.poll_event()
+        if isinstance(event, kind):
+            return event
+        if event is None:
+            time.sleep(0.005)
+    raise AssertionError(f"no {kind.__name__} in {WAIT_S} s")
+
+
+def secret(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_broker_killed_and_restarted_is_found_again(tmp_path: Path) -> None:
+    """After `kill -9` of the broker the link reconnects, subscribes again and goes on."""
+    with Mosquitto(tmp_path) as broker, link_to(broker.port) as link:
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        broker.kill()
+        assert isinstance(next_event(link, Disconnected), Disconnected)
+        broker.start()
+        link.wait_connected(WAIT_S)
+        link.publish("a", b"back")
+        assert [d.payload for d in take(link, 1)] == [b"back"]
+        assert link.counters.reconnects == 1
+
+
+def test_wrong_password_is_said_at_once(tmp_path: Path) -> None:
+    """The error names broker, client, reason and file long before the timeout, never the secret."""
+    path = secret(tmp_path / "credentials", "n1\nwrong-secret\n")
+    with (
+        Mosquitto(tmp_path / "broker", users={"n1": "right"}) as broker,
+        link_to(broker.port, credentials=path) as link,
+    ):
+        began = time.monotonic()
+        with pytest.raises(LinkError, match="refused client 'n1'") as caught:
+            link.wait_connected(WAIT_S)
+        assert time.monotonic() - began < WAIT_S / 2
+        assert "ot authori" in str(caught.value)
+        assert str(path) in str(caught.value)
+        assert "wrong-secret" not in str(caught.value)
+        assert not link.connected
+
+
+def test_password_put_right_is_used_without_restart(tmp_path: Path) -> None:
+    """The file is read at every attempt, so an operator only has to correct it."""
+    path = secret(tmp_path / "credentials", "n1\nwrong\n")
+    with (
+        Mosquitto(tmp_path / "broker", users={"n1": "right"}) as broker,
+        link_to(broker.port, credentials=path) as link,
+    ):
+        with pytest.raises(LinkError, match="refused"):
+            link.wait_connected(WAIT_S)
+        secret(path, "n1\nright\n")
+        next_event(link, Connected)
+        assert link.connected
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "complaint"),
+    [
+        ("n1\nsecret\n", 0o644, "mode 0644"),
+        ("n1\nsecret\n", 0o604, "chmod 600"),
+        ("n1:secret\n", 0o600, "2 lines"),
+        ("\nsecret\n", 0o600, "2 lines"),
+    ],
+)
+def test_careless_credentials_file_is_refused(
+    tmp_path: Path, text: str, mode: int, complaint: str
+) -> None:
+    """A secret that others can read is none; the link is not even made."""
+    path = secret(tmp_path / "credentials", text, mode)
+    with pytest.raises(LinkError, match=complaint):
+        MqttLink(MqttOptions(client_id="n1", credentials=path))
+    assert path.read_text() == text
+
+
+def test_missing_credentials_file_is_named(tmp_path: Path) -> None:
+    """The error says which file, not only that one is missing."""
+    with pytest.raises(LinkError, match="no-such-file"):
+        read_credentials(tmp_path / "no-such-file")
+    assert list(tmp_path.iterdir()) == []
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    command = ["openssl", *arguments]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, a broker for 127.0.0.1, a client, and an authority nobody knows."""
+    folder = tmp_path_factory.mktemp("certificates")
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    for name in ("ca", "stranger"):
+        files = ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
+        openssl(folder, "req", "-x509", *curve, *files, "-days", "2", "-subj", f"/CN={name}")
+    (folder / "san").write_text("subjectAltName=IP:127.0.0.1\n")
+    for name in ("broker", "client"):
+        files = ["-keyout", f"{name}.key", "-out", f"{name}.csr"]
+        openssl(folder, "req", *curve, *files, "-subj", f"/CN={name}")
+        signer = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
+        request = ["-in", f"{name}.csr", "-out", f"{name}.pem", "-extfile", "san"]
+        openssl(folder, "x509", "-req", *request, *signer)
+    return folder
+
+
+@pytest.fixture
+def tls_broker(tmp_path: Path, certificates: Path) -> Iterator[Mosquitto]:
+    files = {"cafile": "ca.pem", "certfile": "broker.pem", "keyfile": "broker.key"}
+    tls = {option: certificates / name for option, name in files.items()}
+    with Mosquitto(tmp_path, tls=tls) as broker:
+        yield broker
+
+
+def test_client_certificate_opens_the_door(tls_broker: Mosquitto, certificates: Path) -> None:
+    """Over TLS with both sides' certificates, 300 messages arrive as they do without."""
+    names = ("ca.pem", "client.pem", "client.key")
+    files = TlsFiles(*(certificates / name for name in names))
+    with link_to(tls_broker.port, tls=files) as link:
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        sent = [number.to_bytes(2, "big") * 500 for number in range(300)]
+        assert all(link.publish("a", payload) for payload in sent)
+        assert [d.payload for d in take(link, 300)] == sent
+        assert link.counters.reconnects == 0
+
+
+def test_without_client_certificate_the_door_stays_shut(
+    tls_broker: Mosquitto, certificates: Path
+) -> None:
+    """The broker asks for a certificate; a link without one is never connected."""
+    with link_to(tls_broker.port, tls=TlsFiles(certificates / "ca.pem")) as link:
+        with pytest.raises(LinkError, match=f"broker {HOST}:{tls_broker.port}"):
+            link.wait_connected(0.5)
+        assert link.counters.connections == 0
+
+
+def test_broker_of_an_unknown_authority_is_refused(
+    tls_broker: Mosquitto, certificates: Path
+) -> None:
+    """We do not talk to a broker whose certificate our authority did not sign."""
+    with link_to(tls_broker.port, tls=TlsFiles(certificates / "stranger.pem")) as link:
+        with pytest.raises(LinkError, match="certificate verify failed"):
+            link.wait_connected(WAIT_S)
+        assert link.counters.connections == 0
+
+
+def test_key_that_others_can_read_is_refused(certificates: Path, tmp_path: Path) -> None:
+    """The client's private key is a secret like a password."""
+    key = secret(tmp_path / "key", (certificates / "client.key").read_text(), 0o644)
+    files = TlsFiles(certificates / "ca.pem", certificates / "client.pem", key)
+    with pytest.raises(LinkError, match="mode 0644"):
+        MqttLink(MqttOptions(client_id="n1", tls=files))
+    assert key.stat().st_mode & 0o777 == 0o644
+
+
+@contextmanager
+def fake_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
+    """A broker of one function: a packet in, bytes back; None hangs up."""
+    server = socket.create_server((HOST, 0))
+    server.settimeout(0.1)
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            try:
+                peer, _ = server.accept()
+            except TimeoutError:
+                continue
+            with peer:
+                peer.settimeout(0.1)
+                while not over.is_set():
+                    try:
+                        reply = answer(peer.recv(4096))
+                    except TimeoutError:
+                        continue
+                    except ConnectionError:
+                        break
+                    if reply is None:
+                        break
+                    peer.sendall(reply)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield server.getsockname()[1]
+    finally:
+        over.set()
+        thread.join(WAIT_S)
+        server.close()
+
+
+def _is_version_5(packet: bytes) -> bool:
+    return packet[:1] == b"\x10" and packet[packet.index(b"MQTT") + 4] == 5
+
+
+def refuses_5(packet: bytes) -> bytes | None:
+    if not packet:
+        return None
+    if packet[:1] != b"\x10":
+        return b""
+    return b"\x20\x02\x00\x01" if _is_version_5(packet) else b"\x20\x02\x00\x00"
+
+
+def hangs_up_on_5(packet: bytes) -> bytes | None:
+    return None if packet and _is_version_5(packet) else refuses_5(packet)
+
+
+def never_answers_5(packet: bytes) -> bytes | None:
+    return b"" if packet and _is_version_5(packet) else refuses_5(packet)
+
+
+@pytest.mark.parametrize("broker", [refuses_5, hangs_up_on_5, never_answers_5])
+def test_broker_without_mqtt_5_is_spoken_to_in_311(
+    broker: Callable[[bytes], bytes | None],
+) -> None:
+    """A broker that refuses version 5, or cannot even say so, is tried with 3.1.1."""
+    with fake_broker(broker) as port, link_to(port, connect_timeout_s=0.3) as link:
+        link.wait_connected(WAIT_S)
+        event = next_event(link, Connected)
+        assert event == Connected(session_present=False, protocol="MQTT 3.1.1")
+        assert link.counters.connections == 1
+
+
+def test_link_told_to_begin_with_311_does_so(tmp_path: Path) -> None:
+    """Where the broker is known, no attempt is wasted; the contract is the same."""
+    with Mosquitto(tmp_path) as broker, link_to(broker.port, mqtt_5_first=False) as link:
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        link.publish("a", b"1")
+        assert [d.payload for d in take(link, 1)] == [b"1"]
+        assert next_event(link, Connected) == Connected(False, "MQTT 3.1.1")
+        assert link.counters.reconnects == 0
+
+
+def forbids_subscriptions(packet: bytes) -> bytes | None:
+    if packet[:1] == b"\x82":
+        return b"\x90\x04" + packet[2:4] + b"\x00\x87"
+    return b"\x20\x03\x00\x00\x00" if packet[:1] == b"\x10" else b"" if packet else None
+
+
+def test_forbidden_subscription_is_reported() -> None:
+    """A node that will never hear its readings must say so, not wait in silence."""
+    with fake_broker(forbids_subscriptions) as port, link_to(port) as link:
+        link.wait_connected(WAIT_S)
+        link.subscribe(["secret/#"])
+        event = next_event(link, SubscriptionRefused)
+        assert event == SubscriptionRefused("secret/#", "Not authorized")
+        assert link.connected
+
+
+def test_broker_that_never_answers_is_given_up() -> None:
+    """An open port with nobody behind it costs the connect timeout, then another attempt."""
+    silent = fake_broker(lambda packet: b"" if packet else None)
+    with silent as port, link_to(port, connect_timeout_s=0.1) as link:
+        with pytest.raises(LinkError, match="did not answer CONNECT"):
+            link.wait_connected(0.3)
+        assert link.counters.connections == 0
+
+
+def test_forbidden_publication_is_reported_and_not_repeated(tmp_path: Path) -> None:
+    """MQTT 5 says when a message was thrown away; the link stays up and does not insist."""
+    acl = "topic readwrite allowed\n"
+    with Mosquitto(tmp_path, acl=acl) as broker, link_to(broker.port) as link:
+        link.subscribe(["allowed"])
+        link.wait_connected(WAIT_S)
+        link.publish("forbidden", b"1")
+        link.publish("allowed", b"2")
+        assert next_event(link, PublishRefused) == PublishRefused("forbidden", "Not authorized")
+        assert [d.payload for d in take(link, 1)] == [b"2"]
+        assert link.counters.refused == {"by broker": 1}
+        assert link.counters.reconnects == 0
+
+
+def test_message_too_large_for_the_broker_does_not_cut_the_link(tmp_path: Path) -> None:
+    """The broker would hang up on it, again and again: it is thrown away and reported instead."""
+    with (
+        Mosquitto(tmp_path, extra=("max_packet_size 1000",)) as broker,
+        link_to(broker.port) as link,
+    ):
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        assert link.publish("a", b"x" * 2_000)
+        assert link.publish("a", b"small")
+        assert [d.payload for d in take(link, 1)] == [b"small"]
+        event = next_event(link, PublishRefused)
+        assert isinstance(event, PublishRefused)
+        assert "at most 1000" in event.reason
+        assert link.counters.reconnects == 0
+
+
+def test_message_over_our_own_limit_is_refused_and_counted(tmp_path: Path) -> None:
+    """Too large is refused where it is made, before it takes any memory."""
+    with Mosquitto(tmp_path) as broker, link_to(broker.port, payload_bytes_max=100) as link:
+        assert not link.publish("a", b"x" * 101)
+        assert link.counters.refused == {"too large": 1}
+        assert link.stop() == 0
+
+
+def test_inbox_nobody_reads_stops_at_its_bound(tmp_path: Path) -> None:
+    """A consumer that sleeps holds the broker back instead of filling memory; nothing is lost."""
+    with Mosquitto(tmp_path) as broker, link_to(broker.port, inbox_messages_max=10) as link:
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        with link_to(broker.port, client_id="sender") as sender:
+            for number in range(200):
+                sender.publish("a", bytes([number]))
+            assert sender.stop() == 0
+        deadline = time.monotonic() + WAIT_S
+        while link.counters.received < 10 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(0.1)  # long enough for all 200, were they read
+        assert link.counters.received == 10
+        assert [d.payload[0] for d in take(link, 200)] == list(range(200))
+        assert link.counters.dropped == {}
+
+
+def test_unusable_message_is_counted_and_acknowledged() -> None:
+    """What can never be used must not block the window for ever."""
+    exchange = Exchange(MqttOptions(client_id="n1", payload_bytes_max=10))
+    exchange.connected(Connected(False, "MQTT 5"))
+    exchange.arrived(None, b"", 1, False, packet_id=1)
+    exchange.arrived("a", b"x" * 11, 1, False, packet_id=2)
+    exchange.arrived("a", b"good", 1, False, packet_id=3)
+    assert exchange.take_acks() == [1, 2]
+    assert exchange.counters.dropped == {"topic not UTF-8": 1, "too large": 1}
+    delivery = exchange.take(0.0)
+    assert delivery is not None
+    assert delivery.payload == b"good"
+    assert exchange.take_acks() == []
+    exchange.waker.close()
+
+
+def test_lost_connection_takes_the_unread_with_it() -> None:
+    """What was not read comes again with the next connection: reading it now would double it."""
+    exchange = Exchange(MqttOptions(client_id="n1"))
+    exchange.connected(Connected(False, "MQTT 5"))
+    exchange.arrived("a", b"kept", 0, False, packet_id=0)
+    exchange.arrived("a", b"comes again", 1, False, packet_id=1)
+    exchange.disconnected(Disconnected("test"))
+    left = [exchange.take(0.0), exchange.take(0.0)]
+    assert [d.payload for d in left if d is not None] == [b"kept"]
+    assert exchange.counters.dropped == {"connection lost": 1}
+    exchange.waker.close()
+
+
+def test_event_wakes_a_waiting_poll() -> None:
+    """Whoever waits for messages learns at once that the connection is gone."""
+    exchange = Exchange(MqttOptions(client_id="n1"))
+    timer = threading.Timer(0.05, exchange.report, [Disconnected("test")])
+    timer.start()
+    began = time.monotonic()
+    assert exchange.take(WAIT_S) is None
+    assert time.monotonic() - began < WAIT_S / 2
+    assert exchange.take_event() == Disconnected("test")
+    timer.join(WAIT_S)
+    exchange.waker.close()
+
+
+def test_link_started_twice_is_an_error(tmp_path: Path) -> None:
+    """A link lives once; the running one is not disturbed."""
+    with Mosquitto(tmp_path) as broker, link_to(broker.port) as link:
+        link.wait_connected(WAIT_S)
+        with pytest.raises(LinkError, match="started before"):
+            link.start()
+        assert link.connected
+
+
+def test_stopping_without_a_broker_is_bounded(tmp_path: Path) -> None:
+    """What could not be sent in time is counted, and the stop does not hang."""
+    with Mosquitto(tmp_path) as broker:
+        port = broker.port
+    with link_to(port) as link:
+        link.publish("a", b"1")
+        began = time.monotonic()
+        assert link.stop(drain_s=0.2) == 1
+        assert time.monotonic() - began < 3.0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"), [({"client_id": ""}, "client_id"), ({"port": 0}, "port 0")]
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, object], complaint: str) -> None:
+    """A wrong option is said when it is written, not when the network fails."""
+    with pytest.raises(LinkError, match=complaint):
+        MqttOptions(**{"client_id": "n1", **options})  # type: ignore[arg-type]

@@ -1,0 +1,252 @@
+"""What goes wrong between a sender's numbers and a node, and what the intake makes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_opid.errors import Refusal
+from edge_opid.node.intake import Duplicate, Held, Intake, IntakeLimits, Take
+from edge_opid.node.rate import RateLimit
+from edge_opid.source import Number, ResendWindow
+from edge_opid.wire import Reading
+
+
+def reading(seq: int, boot: int = 1, width: int = 1) -> Reading:
+    return Reading(boot, seq, time_ms=0, values={f"s{each}": float(seq) for each in range(width)})
+
+
+class Node:
+    """An intake with the part of the state it looks at."""
+
+    def __init__(self, **expected: tuple[int, int]) -> None:
+        self.expected = dict(expected)
+        self.intake = Intake(self.expected)
+        self.taken: dict[str, list[Number]] = {}
+
+    def offer(self, source: str, reading: Reading, now_ms: int) -> object:
+        verdict = self.intake.offer(source, reading, now_ms)
+        if isinstance(verdict, Take):
+            for each in verdict.readings:
+                self.expected[source] = (each.boot, each.seq + 1)
+                self.taken.setdefault(source, []).append(Number(each.boot, each.seq))
+        return verdict
+
+    def seqs(self, source: str) -> list[int]:
+        return [number.seq for number in self.taken.get(source, [])]
+
+
+def test_copy_is_acknowledged_again_and_not_applied() -> None:
+    """A sender that missed the acknowledgement would send the same reading for ever."""
+    node = Node(attic=(3, 8))
+    assert node.offer("attic", reading(7, boot=3), 0) == Duplicate(3, 7)
+    assert node.offer("attic", reading(1, boot=3), 0) == Duplicate(3, 7)
+    assert node.offer("attic", reading(99, boot=2), 0) == Duplicate(3, 7)
+    assert node.intake.counts == Counter(duplicate=3)
+    assert node.taken == {}
+
+
+def test_copy_of_what_is_not_yet_durable_is_not_acknowledged() -> None:
+    """Applied is not committed: a power cut now would lose what the sender has forgotten."""
+    intake = Intake({"attic": (1, 8)}, committed={"attic": (1, 5)})
+    assert intake.offer("attic", reading(7), 0) == Duplicate(1, 4)
+    intake.offer("attic", reading(9), 0)
+    assert intake.due(2_000) == [("attic", 1, 4)]
+
+
+def test_gap_is_never_acknowledged_over() -> None:
+    """What waits behind a lost reading is asked for, not passed."""
+    node = Node(attic=(1, 5))
+    assert node.offer("attic", reading(7), 0) == Held()
+    assert node.offer("attic", reading(6), 10) == Held()
+    assert node.intake.due(1_999) == []
+    assert node.intake.due(2_000) == [("attic", 1, 4)]
+    assert node.taken == {}
+    node.offer("attic", reading(5), 2_100)
+    assert node.seqs("attic") == [5, 6, 7]
+    assert node.intake.due(100_000) == []
+
+
+def test_absent_sender_is_asked_ever_more_seldom_and_never_given_up() -> None:
+    """Its spool may still have the number after a day: skipping it would lose it."""
+    node = Node(attic=(1, 5))
+    node.offer("attic", reading(7), 0)
+    asked = [now for now in range(0, 300_000, 500) if node.intake.due(now)]
+    assert asked == [2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 124_000, 184_000, 244_000]
+    node.intake.due(86_400_000)
+    assert node.offer("attic", reading(8), 86_400_100) == Held()
+    node.offer("attic", reading(5), 86_400_200)
+    node.offer("attic", reading(6), 86_400_300)
+    assert node.seqs("attic") == [5, 6, 7, 8]
+    assert node.intake.counts["numbers-skipped"] == 0
+
+
+def until_taken(node: Node, readings: list[Reading], every_ms: int) -> int:
+    """Offer these in turn until the node takes one; returns when."""
+    for turn in range(10_000):
+        now_ms = turn * every_ms
+        if isinstance(node.offer("attic", readings[turn % len(readings)], now_ms), Take):
+            return now_ms
+        node.intake.due(now_ms)
+    raise AssertionError("stuck for ever")
+
+
+@pytest.mark.parametrize("every_ms", [500, 30_000, 3_600_000])
+def test_node_whose_state_was_set_back_is_not_stuck(every_ms: int) -> None:
+    """The sender has forgotten what the node lost: in the end the rest is taken, and counted."""
+    node = Node(attic=(1, 5))
+    now_ms = until_taken(node, [reading(31), reading(32)], every_ms)
+    assert now_ms >= 62_000
+    assert node.seqs("attic") == [31, 32]
+    assert node.intake.counts["gap-adopted"] == 1
+    assert node.intake.counts["numbers-skipped"] == 26
+
+
+def test_unknown_source_in_the_middle_of_its_life_is_not_stuck() -> None:
+    """A node replaced under a running sensor starts where the sensor is."""
+    node = Node()
+    until_taken(node, [reading(12, boot=7)], 10_000)
+    assert node.expected == {"attic": (7, 13)}
+    assert node.intake.counts["numbers-skipped"] == 11
+
+
+def test_new_boot_starts_at_one_and_ends_the_wait_for_the_old() -> None:
+    """A sender restarts; copies of its old life keep arriving and change nothing."""
+    node = Node(attic=(1, 5))
+    node.offer("attic", reading(9), 0)
+    assert node.offer("attic", reading(2, boot=2), 0) == Held()
+    assert node.intake.due(2_000) == [("attic", 2, 0)]
+    node.offer("attic", reading(1, boot=2), 2_100)
+    assert node.offer("attic", reading(9), 2_200) == Duplicate(2, 2)
+    assert node.expected == {"attic": (2, 3)}
+
+
+def test_flood_behind_a_gap_keeps_the_lowest_numbers() -> None:
+    """A full window behind one lost reading stays within the limit; the rest comes again."""
+    node = Node(attic=(1, 1))
+    verdicts = [node.offer("attic", reading(seq), 0) for seq in range(257, 1, -1)]
+    assert node.offer("attic", reading(66), 0) == Refusal(
+        "hold-full", "64 readings wait for a number before 66 already"
+    )
+    assert set(map(type, verdicts)) == {Held}
+    node.offer("attic", reading(1), 1)
+    assert node.seqs("attic") == list(range(1, 66))
+
+
+def test_many_sources_with_gaps_stay_within_the_room() -> None:
+    """Wide readings of sources that fell silent give way to one that speaks now."""
+    node = Node()
+    for source in range(100):
+        for seq in range(2, 40):
+            node.offer(f"s{source}", reading(seq, width=20), source)
+    assert len(node.intake.due(10_000)) < 10
+    node.offer("s99", reading(1), 10_001)
+    assert node.seqs("s99") == list(range(1, 40))
+    assert node.intake.counts["hold-dropped"] > 3_000
+
+
+def test_invented_sources_do_not_fill_the_state() -> None:
+    """Every source costs room for ever: one too many is refused, the known ones are served."""
+    node = Node()
+    node.intake = Intake(node.expected, limits=IntakeLimits(sources_max=2))
+    node.offer("a", reading(1), 0)
+    node.offer("b", reading(1), 0)
+    refused = node.offer("c", reading(1), 0)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "too-many-sources"
+    node.offer("a", reading(2), 0)
+    assert node.expected == {"a": (1, 3), "b": (1, 2)}
+
+
+def test_clock_set_back_delays_no_request() -> None:
+    """A Pi that corrects its clock by a year must not wait a year to ask."""
+    node = Node(attic=(1, 5))
+    year_ms = 365 * 86_400_000
+    node.offer("attic", reading(6), year_ms)
+    assert node.intake.due(0) == []
+    assert node.intake.due(2_000) == [("attic", 1, 4)]
+    assert node.expected == {"attic": (1, 5)}
+
+
+def test_noisy_source_does_not_slow_the_others() -> None:
+    """The rate is per source, and remembering sources is bounded."""
+    limit = RateLimit(per_second=10.0, burst=5, sources_max=3)
+    assert sum(limit.take("noisy", now) for now in range(1_000)) == 14
+    assert limit.take("calm", 1_000)
+    for source in "abcdef":
+        assert limit.take(source, 1_000)
+    assert len(limit) == 3
+
+
+def test_clock_set_back_earns_no_tokens_and_locks_nobody_out() -> None:
+    """After a step back the bucket fills again from there."""
+    limit = RateLimit(per_second=1.0, burst=1)
+    assert limit.take("a", 10**9)
+    assert not limit.take("a", 0)
+    assert limit.take("a", 1_000)
+
+
+class Sender:
+    """The real window of a source, over as many boots as it is told to live."""
+
+    def __init__(self, lives: list[int]) -> None:
+        self.all = [Number(boot, seq) for boot, n in enumerate(lives, 1) for seq in range(1, n + 1)]
+        self._waiting = self.all[::-1]
+        self._window = ResendWindow(size=8, resend_s=10.0)
+
+    def due(self, now_ms: int) -> list[Number]:
+        while self._waiting and self._window.takes(self._waiting[-1]):
+            self._window.add(self._waiting.pop(), b"")
+        return [pending.number for pending in self._window.due(now_ms / 1000)]
+
+    def hear(self, boot: int, seq: int, now_ms: int) -> None:
+        self._window.acknowledge(Number(boot, seq), now_ms / 1000)
+
+
+def run_fleet(lives: dict[str, list[int]], data: st.DataObject) -> tuple[Node, dict[str, Sender]]:
+    """Half a minute in which anything is lost, copied, late or out of order; then peace."""
+    node, now_ms = Node(), 0
+    senders = {source: Sender(boots) for source, boots in lives.items()}
+    on_their_way: list[tuple[str, Number]] = []
+    fate = st.tuples(st.integers(0, 4), st.integers(0, 99))
+    troubled = data.draw(st.lists(fate, max_size=60))
+    for copies, place in [*troubled, *[(1, 0)] * 400]:
+        now_ms += 500
+        for source, sender in senders.items():
+            on_their_way += [(source, number) for number in sender.due(now_ms)] * (copies + 1 >> 1)
+        for _ in range(min(len(on_their_way), 1 if copies != 1 else 99)):
+            source, number = on_their_way.pop(place % len(on_their_way))
+            deliver(node, senders[source], source, number, now_ms, heard=copies != 2)
+        for source, boot, seq in node.intake.due(now_ms):
+            senders[source].hear(boot, seq, now_ms)
+    return node, senders
+
+
+def deliver(
+    node: Node, sender: Sender, source: str, number: Number, now_ms: int, heard: bool
+) -> None:
+    verdict = node.offer(source, reading(number.seq, number.boot), now_ms)
+    if not isinstance(verdict, (Take, Duplicate)) or not heard:
+        return
+    boot, next_seq = node.expected[source]
+    sender.hear(boot, next_seq - 1, now_ms)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c"]), st.lists(st.integers(1, 12), min_size=1, max_size=3)
+    ),
+    st.data(),
+)
+def test_any_disorder_ends_with_each_number_taken_once_in_order(
+    lives: dict[str, list[int]], data: st.DataObject
+) -> None:
+    """Loss, copies, delay and reordering of readings and acknowledgements, over several boots."""
+    node, senders = run_fleet(lives, data)
+    for source, sender in senders.items():
+        assert node.taken.get(source, []) == sender.all
+    assert node.intake.counts["gap-adopted"] == 0

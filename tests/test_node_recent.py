@@ -1,0 +1,127 @@
+"""What goes wrong with labels that come late."""
+
+from __future__ import annotations
+
+import msgpack  # type: ignore[import-untyped]  # ships no types
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_opid.errors import Refusal
+from edge_opid.node.recent import Entry, Recent
+from edge_opid.wire import InstanceId
+
+
+def number(seq: int, source: str = "attic") -> InstanceId:
+    return InstanceId(source, 1, seq)
+
+
+def filled(*times_ms: int, size: int = 256) -> Recent:
+    recent = Recent(size)
+    for seq, time_ms in enumerate(times_ms, 1):
+        numbers = (number(seq, "cellar"), number(seq))
+        recent.remember(Entry.of(time_ms, numbers, {"t": float(seq)}, {"own": seq % 2}))
+    return recent
+
+
+def reason(found: Entry | Refusal) -> str:
+    assert isinstance(found, Refusal)
+    return found.reason
+
+
+def test_second_label_for_an_instance_is_refused() -> None:
+    """Learning it twice would count one instance as two."""
+    recent = filled(10, 20)
+    assert isinstance(recent.claim(number(1)), Entry)
+    before = recent.state()
+    assert reason(recent.claim(number(1, "cellar"))) == "already-labelled"
+    assert reason(recent.claim(time_ms=10)) == "already-labelled"
+    assert recent.state() == before
+    assert isinstance(recent.claim(number(2)), Entry)
+
+
+def test_label_that_came_with_the_reading_is_the_first() -> None:
+    """An instance learned at once is remembered as learned."""
+    recent = Recent()
+    recent.remember(Entry.of(1, (number(1),), {"t": 1.0}, {}, learned=True))
+    assert reason(recent.claim(number(1))) == "already-labelled"
+    assert len(recent) == 1
+
+
+def test_label_for_an_instance_long_gone_is_refused() -> None:
+    """The ring is bounded: what has left it is as unknown as what never was."""
+    recent = filled(*range(10), size=4)
+    before = recent.state()
+    assert reason(recent.claim(number(6))) == "unknown-instance"
+    assert reason(recent.claim(number(11))) == "unknown-instance"
+    assert reason(recent.claim(time_ms=5, tolerance_ms=0)) == "unknown-instance"
+    assert recent.state() == before
+    assert len(recent) == 4
+
+
+def test_checking_a_label_does_not_use_it_up() -> None:
+    """The node looks before it writes the label to the journal, and again when it applies it."""
+    recent = filled(10)
+    before = recent.state()
+    assert isinstance(recent.check(number(1)), Entry)
+    assert recent.state() == before
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "asked_ms", "tolerance_ms", "seq"),
+    [
+        ((10, 20, 30), 21, 5, 2),
+        ((10, 20, 30), 15, 5, 2),
+        ((20, 10, 30), 15, 5, 1),
+        ((10, 20, 20), 20, 0, 3),
+        ((10, 20, 30), 36, 5, None),
+        ((10, 20, 30), 4, 5, None),
+        ((), 4, 5, None),
+    ],
+)
+def test_time_between_two_instances_means_the_nearest(
+    times_ms: tuple[int, ...], asked_ms: int, tolerance_ms: int, seq: int | None
+) -> None:
+    """Of two as near the later one; none beyond the tolerance."""
+    recent = filled(*times_ms)
+    found = recent.find_time(asked_ms, tolerance_ms)
+    assert (None if found is None else found.numbers[-1].seq) == seq
+    assert len(recent) == len(times_ms)
+
+
+def test_label_for_nothing_in_particular_is_a_mistake_of_the_caller() -> None:
+    """The wire does not let such a label in."""
+    with pytest.raises(ValueError, match="neither"):
+        Recent().check()
+
+
+ENTRIES = st.lists(
+    st.builds(
+        Entry.of,
+        st.integers(0, 2**53 - 1),
+        st.lists(st.integers(1, 20).map(number), min_size=1, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from(["a", "b", "c"]), st.floats(width=64, allow_nan=False)),
+        st.dictionaries(st.sampled_from(["own", "bridge"]), st.integers(0, 15)),
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ENTRIES, st.integers(1, 10), st.lists(st.integers(1, 20), max_size=10))
+def test_restart_finds_the_same_instances(
+    entries: list[Entry], size: int, labels: list[int]
+) -> None:
+    """Through a snapshot and msgpack, to the same bits, and the same answers to every label."""
+    recent = Recent(size)
+    for entry in entries:
+        recent.remember(entry)
+    again = Recent.from_state(msgpack.unpackb(msgpack.packb(recent.state())), size)
+    for seq in labels:
+        ours, theirs = recent.claim(number(seq)), again.claim(number(seq))
+        if isinstance(ours, Entry) and isinstance(theirs, Entry):
+            assert (ours.values, ours.guesses) == (theirs.values, theirs.guesses)
+        else:
+            assert ours == theirs
+    assert again.state() == recent.state()

@@ -1,0 +1,231 @@
+"""What a disk can do to a spool: tear it, rot it, fill it up, refuse to write."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from edge_opid.source import Number, Spool, SpoolError, SpoolFullError
+from edge_opid.source.number import new_boot
+
+BYTES_MAX = 64 * 1024
+
+
+def filled(folder: Path, count: int, boot: int = 1, size: int = 20) -> Spool:
+    spool = Spool(folder, BYTES_MAX)
+    for seq in range(1, count + 1):
+        spool.append(Number(boot, seq), seq.to_bytes(size, "big"))
+    return spool
+
+
+def everything(spool: Spool) -> list[Number]:
+    numbers = []
+    while (found := spool.read_next()) is not None:
+        numbers.append(found[0])
+        assert int.from_bytes(found[1], "big") == found[0].seq
+    return numbers
+
+
+def reopened(folder: Path) -> list[Number]:
+    spool = Spool(folder, BYTES_MAX)
+    try:
+        return everything(spool)
+    finally:
+        spool.close()
+
+
+def test_killed_script_loses_nothing_it_sent(tmp_path: Path) -> None:
+    """Without a sync, and without a goodbye, all is there: `kill -9` spares the page cache."""
+    spool = filled(tmp_path, 500)
+    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 501)]
+    spool.close()
+    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 501)]
+
+
+def test_power_cut_at_every_byte_leaves_a_prefix(tmp_path: Path) -> None:
+    """Cut the file anywhere: what is read is whole, from the first on, without a hole."""
+    filled(tmp_path, 6).close()
+    (path,) = tmp_path.glob("*.spool")
+    whole = path.read_bytes()
+    counts = []
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        numbers = reopened(tmp_path)
+        assert numbers == [Number(1, seq) for seq in range(1, len(numbers) + 1)]
+        counts.append(len(numbers))
+    assert counts == sorted(counts)
+    assert counts[-1] == 6
+
+
+def test_single_flipped_bit_never_changes_a_reading(tmp_path: Path) -> None:
+    """A rotten record ends its segment; nothing wrong is ever returned."""
+    filled(tmp_path, 4).close()
+    (path,) = tmp_path.glob("*.spool")
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        numbers = reopened(tmp_path)
+        assert numbers == [Number(1, seq) for seq in range(1, len(numbers) + 1)]
+    path.write_bytes(whole)
+    assert len(reopened(tmp_path)) == 4
+
+
+def test_rotten_segment_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    """One bad sector costs the rest of its segment, and the missing numbers show it."""
+    filled(tmp_path, 400).close()
+    paths = sorted(tmp_path.glob("*.spool"))
+    assert len(paths) > 3
+    data = bytearray(paths[1].read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    paths[1].write_bytes(data)
+    numbers = reopened(tmp_path)
+    assert numbers[0] == Number(1, 1)
+    assert numbers[-1] == Number(1, 400)
+    assert 300 < len(numbers) < 400
+
+
+def test_acknowledged_readings_are_not_read_again(tmp_path: Path) -> None:
+    """The mark survives the restart, and acknowledged segments leave the disk."""
+    spool = filled(tmp_path, 400)
+    before = spool.bytes_used
+    spool.acknowledge(Number(1, 399))
+    assert spool.bytes_used < before / 3
+    spool.close()
+    assert reopened(tmp_path) == [Number(1, 400)]
+
+
+def test_everything_acknowledged_is_remembered(tmp_path: Path) -> None:
+    """An empty spool still knows how far it was, or the next start would see a hole."""
+    spool = filled(tmp_path, 400)
+    spool.acknowledge(Number(1, 400))
+    spool.close()
+    again = Spool(tmp_path, BYTES_MAX)
+    assert again.mark == Number(1, 400)
+    assert again.read_next() is None
+    again.close()
+
+
+def test_segment_is_deleted_only_after_the_mark_that_allows_it(tmp_path: Path) -> None:
+    """Killed right after the deletion, the spool must not take the deleted for lost."""
+    spool = filled(tmp_path, 400)
+    spool.acknowledge(Number(1, 399))
+    killed = Spool(tmp_path, BYTES_MAX)
+    assert killed.mark == Number(1, 399)
+    assert everything(killed) == [Number(1, 400)]
+    killed.close()
+    spool.close()
+
+
+def test_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
+    """The error says how full and since when; every earlier reading is still there."""
+    spool = Spool(tmp_path, BYTES_MAX)
+
+    def fill() -> None:
+        while True:
+            seq = spool.last.seq + 1
+            spool.append(Number(1, seq), seq.to_bytes(100, "big"))
+
+    with pytest.raises(SpoolFullError, match=f"of {BYTES_MAX} bytes"):
+        fill()
+    taken = spool.last.seq
+    assert taken > 400
+    assert spool.bytes_used <= BYTES_MAX
+    spool.acknowledge(Number(1, taken // 2))
+    spool.append(Number(1, taken + 1), (taken + 1).to_bytes(100, "big"))
+    assert everything(spool)[-1] == Number(1, taken + 1)
+    spool.close()
+
+
+def test_oldest_make_room_when_told_so(tmp_path: Path) -> None:
+    """With `drop_oldest` the newest are kept and the bound holds."""
+    spool = Spool(tmp_path, BYTES_MAX, drop_oldest=True)
+    for seq in range(1, 3_001):
+        spool.append(Number(1, seq), seq.to_bytes(100, "big"))
+        assert spool.bytes_used <= BYTES_MAX
+    numbers = everything(spool)
+    assert numbers[-1] == Number(1, 3_000)
+    assert numbers == [Number(1, seq) for seq in range(numbers[0].seq, 3_001)]
+    spool.close()
+
+
+def test_spool_full_of_acknowledged_readings_takes_more(tmp_path: Path) -> None:
+    """What is acknowledged never counts against a new reading."""
+    spool = Spool(tmp_path, BYTES_MAX)
+    for seq in range(1, 5_001):
+        spool.append(Number(1, seq), seq.to_bytes(100, "big"))
+        spool.acknowledge(Number(1, seq))
+    assert spool.read_next() is None
+    assert spool.bytes_used <= BYTES_MAX
+    spool.close()
+
+
+def test_full_disk_is_an_error_and_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half-written record is cut off, and the next reading finds a clean place."""
+    spool = filled(tmp_path, 3)
+    real = os.write
+
+    def full(handle: int, data: bytes) -> int:
+        return real(handle, data[:10])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(SpoolError, match="make room") as caught:
+        spool.append(Number(1, 4), b"")
+    assert caught.value.errno == errno.ENOSPC
+    monkeypatch.undo()
+    spool.append(Number(1, 4), (4).to_bytes(4, "big"))
+    assert everything(spool) == [Number(1, seq) for seq in range(1, 5)]
+    spool.close()
+    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 5)]
+
+
+def test_full_disk_does_not_stop_acknowledgements_from_freeing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleting is the way out of a full disk, so it may not depend on writing."""
+    spool = filled(tmp_path, 400)
+    before = spool.bytes_used
+
+    def full(_handle: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    spool.acknowledge(Number(1, 390))
+    monkeypatch.undo()
+    assert spool.bytes_used < before / 3
+    assert [number.seq for number in everything(spool)] == list(range(391, 401))
+    spool.close()
+
+
+def test_failed_sync_is_not_taken_for_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed sync nothing more goes to that file, and the error is told."""
+    spool = filled(tmp_path, 3)
+
+    def rotten(_handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", rotten)
+    with pytest.raises(SpoolError, match="Input/output error"):
+        spool.sync()
+    assert spool.unsynced == 3
+    monkeypatch.undo()
+    spool.append(Number(1, 4), (4).to_bytes(4, "big"))
+    spool.close()
+    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 5)]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"7", b"7 00000000\n", b"\xff\xfe"])
+def test_damaged_boot_counter_does_not_repeat_a_boot(tmp_path: Path, content: bytes | None) -> None:
+    """Missing or rotten, the clock and the spool keep the numbers unique."""
+    if content is not None:
+        (tmp_path / "boot").write_bytes(content)
+    assert new_boot(tmp_path, epoch_s=1_700_000_000) == 1_700_000_000
+    assert new_boot(tmp_path, epoch_s=0) == 1_700_000_001  # a Pi without its clock
+    assert new_boot(tmp_path, epoch_s=0, spooled=1_800_000_000) == 1_800_000_001
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["boot"]

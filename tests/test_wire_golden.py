@@ -1,0 +1,150 @@
+"""The bytes of schema version 1, pinned: nodes in the field speak them and cannot be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nacl.signing import SigningKey
+
+from edge_opid.wire import (
+    LIMITS,
+    MESSAGES_ON,
+    SCHEMA_VERSION,
+    Ack,
+    Desired,
+    InstanceId,
+    Label,
+    Matrix,
+    Message,
+    Prediction,
+    Reading,
+    SensorDeployed,
+    SensorDescription,
+    SensorRetired,
+    SensorReturned,
+    SensorSilent,
+    Status,
+    Summary,
+    Weights,
+    decode,
+    encode,
+    open_desired,
+    seal_desired,
+    to_bytes,
+    to_json,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+NOON_MS = 1_700_000_000_000
+KEY = SigningKey(bytes(range(32)))
+INSTANCE = InstanceId("attic", boot=3, seq=12)
+
+EXAMPLES: dict[str, Message] = {
+    "reading": Reading(3, 12, NOON_MS, {"attic-temp": 21.5, "attic-hum": 48.0}, label="frisch"),
+    "reading_unlabelled": Reading(3, 13, NOON_MS + 1000, {"attic-temp": -0.25}),
+    "label_by_number": Label("frisch", instance=INSTANCE),
+    "label_by_time": Label("schwül", time_ms=NOON_MS),
+    "ack": Ack(3, 12),
+    "prediction": Prediction(
+        INSTANCE, NOON_MS, "frisch", {"frisch": 0.75, "schwül": 0.25}, 7, 2, predictor="bridge"
+    ),
+    "status": Status(
+        True,
+        2,
+        7,
+        time_ms=NOON_MS,
+        counts={"readings": 5000, "refused-size": 1},
+        accuracy={"bridge": 0.875},
+        degraded=("disk full",),
+    ),
+    "status_last_will": Status.last_will(2, 7),
+    "sensor_retired": SensorRetired("pm-1", NOON_MS, "end of life"),
+    "sensor_silent": SensorSilent("pm-1", NOON_MS, NOON_MS - 60_000),
+    "sensor_returned": SensorReturned("pm-1", NOON_MS),
+    "sensor_deployed": SensorDeployed(
+        "pm-2", "pm25", NOON_MS, "µg/m³", 12.0, 4.5, (-2.0, 0.0, 2.0), 60.0, replaces="pm-1"
+    ),
+    "summary": Summary(
+        layout_version=2,
+        width=2,
+        classes=2,
+        vanishing=("pm-1",),
+        lam=1.0,
+        rho=0.01,
+        readings=5000,
+        evidence=4990.5,
+        gram=to_bytes([4.0, 1.0, 3.0]),
+        moment=to_bytes([[1.0, -1.0], [0.5, -0.5]]),
+    ),
+    "desired": Desired(
+        site="farm",
+        node="n1",
+        version=8,
+        layout_version=3,
+        sensors=(
+            SensorDescription("t-1", "temp", 20.0, 5.0, 60.0, unit="°C"),
+            SensorDescription("pm-2", "pm25", 12.0, 4.5, 60.0, knots=(-2.0, 0.0, 2.0)),
+        ),
+        vanishing=("t-1",),
+        gate=8.0,
+        classes=("frisch", "schwül"),
+        weights=Weights(
+            "opide",
+            {
+                "W_survivors": Matrix.of([[1.0, -1.0]]),
+                "V": Matrix.of([[0.5, 0.0], [0.0, 0.5]], "float16"),
+            },
+        ),
+    ),
+}
+
+
+def golden(name: str) -> bytes:
+    return bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_new_code_writes_other_bytes(name: str) -> None:
+    """Nodes in the field and readings in their spools are in these bytes: none may change."""
+    assert encode(EXAMPLES[name]) == golden(name), (
+        f"the bytes of {name!r} have changed: senders and receivers of schema {SCHEMA_VERSION} "
+        f"no longer understand each other. Give a new field a default (then it is not sent), or "
+        f"raise SCHEMA_VERSION. The bytes are now {encode(EXAMPLES[name]).hex()}"
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_new_code_cannot_read_old_bytes(name: str) -> None:
+    """What an older release sent still means the same."""
+    assert decode(golden(name), type(EXAMPLES[name])) == EXAMPLES[name]
+
+
+def test_the_seal_changes() -> None:
+    """A retained `desired` of an older gateway must still open: magic, purpose and order."""
+    desired = EXAMPLES["desired"]
+    assert isinstance(desired, Desired)
+    assert seal_desired(desired, KEY) == golden("desired_sealed")
+    assert open_desired(golden("desired_sealed"), [KEY.verify_key]) == desired
+
+
+def test_the_json_of_a_prediction_changes() -> None:
+    """Dashboards read these names."""
+    prediction = EXAMPLES["prediction"]
+    assert isinstance(prediction, Prediction)
+    assert to_json(prediction) == golden("prediction_json")
+
+
+def test_a_message_without_a_golden_file() -> None:
+    """Every kind that can travel is pinned, and every pinned file is checked."""
+    pinned = {type(message) for message in EXAMPLES.values()}
+    assert pinned == {kind for kinds in MESSAGES_ON.values() for kind in kinds} | {Desired}
+    files = {path.stem for path in GOLDEN.glob("*.hex")}
+    assert files == {*EXAMPLES, "desired_sealed", "prediction_json"}
+
+
+def test_a_summary_of_the_usual_size_needs_less_than_the_limit() -> None:
+    """75 columns and 3 classes: 12.3 kB of numbers, a sixth of the largest payload."""
+    numbers = 75 * 76 // 2 + 75 * 3
+    summary = Summary(1, 75, 3, (), 1.0, 1.0, 10, 10.0, bytes(4 * 75 * 76 // 2), bytes(4 * 75 * 3))
+    assert 4 * numbers < len(encode(summary)) < 4 * numbers + 200 < LIMITS.payload_bytes_max / 5

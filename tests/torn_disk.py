@@ -1,0 +1,339 @@
+"""A disk in memory that breaks every promise `Disk` does not make, and a life lived on it.
+
+The model, which is harsher than ext4 on a good card:
+
+1. What is written goes to a page cache. Until the file is synced, each 512-byte sector of it may
+   reach the medium or not, in any combination, in any of the versions it had, or spoilt.
+2. A file that was never synced may be found with size 0.
+3. Until the names are synced, any subset of the creates, replaces and removes may have happened.
+4. Any operation can be made to fail. A failed write may have written a part. A failed sync may have
+   brought some sectors to the medium, and **forgets** that the others were ever written.
+5. The power can be cut at any operation; `crash(rng)` is the disk as it may look afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from random import Random
+
+from edge_opid.store import Limits, Note, Store, StoreError
+
+SECTOR = 512
+
+
+class PowerCut(Exception):  # noqa: N818 (nobody's error)
+    """The power is gone: no operation of this disk will ever return again."""
+
+
+@dataclass(eq=False)
+class File:
+    """What a reader sees (`cache`), what the medium holds, and the writes between the two."""
+
+    cache: bytearray
+    medium: bytearray = field(default_factory=bytearray)
+    dirty: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def write(self, offset: int, data: bytes) -> None:
+        self.cache[offset : offset + len(data)] = data
+        self.dirty.append((offset, data))
+
+    def land(self, rng: Random, how: str, *, spoil: bool = False) -> None:
+        """Bring some of the dirty sectors to the medium: `none`, `all`, or a `mix`."""
+        if len(self.medium) < len(self.cache) and (how == "all" or rng.random() < 0.5):
+            self.medium.extend(bytes(len(self.cache) - len(self.medium)))
+        for sector, versions in self._dirty_sectors().items():
+            count = {"none": 0, "all": len(versions)}.get(how, rng.randint(0, len(versions)))
+            for start, piece in versions[:count]:
+                self._put(start, piece)
+            if spoil and rng.random() < 0.3:
+                self._put(sector * SECTOR, rng.randbytes(SECTOR))
+        self.dirty.clear()
+
+    def after_power_cut(self, rng: Random, *, spoil: bool) -> File:
+        after = File(self.cache, bytearray(self.medium), list(self.dirty))
+        after.land(rng, rng.choice(("none", "all", "mix", "mix")), spoil=spoil)
+        after.cache = bytearray(after.medium)
+        return after
+
+    def _dirty_sectors(self) -> dict[int, list[tuple[int, bytes]]]:
+        sectors: dict[int, list[tuple[int, bytes]]] = {}
+        for offset, data in self.dirty:
+            end = offset + len(data)
+            for sector in range(offset // SECTOR, -(-end // SECTOR)):
+                start, stop = max(offset, sector * SECTOR), min(end, (sector + 1) * SECTOR)
+                piece = data[start - offset : stop - offset]
+                sectors.setdefault(sector, []).append((start, piece))
+        return sectors
+
+    def _put(self, start: int, data: bytes) -> None:
+        stop = min(start + len(data), len(self.medium))
+        if start < stop:
+            self.medium[start:stop] = data[: stop - start]
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """One change of the names: the file loses the name it had, and gets another, or none."""
+
+    file: File
+    name: str | None
+
+    def apply(self, names: dict[str, File]) -> dict[str, File]:
+        names = {name: file for name, file in names.items() if file is not self.file}
+        return names if self.name is None else {**names, self.name: self.file}
+
+
+class TornDisk:
+    """The `Disk` protocol in memory.
+
+    `counts` has every operation, `step` the number of those that change something. `fail(operation,
+    name, step)` may give an errno; `lies(operation, name)` makes a sync do nothing.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = Random(seed)
+        self.files: dict[str, File] = {}
+        self.durable: dict[str, File] = {}
+        self.renamings: list[Renaming] = []
+        self.counts: Counter[str] = Counter()
+        self.step = 0
+        self.cut_at: int | None = None
+        self.dead = False
+        self.capacity = 2**40
+        self.fail: Callable[[str, str, int], int | None] = lambda _operation, _name, _step: None
+        self.lies: Callable[[str, str], bool] = lambda _operation, _name: False
+        self.unreadable: set[str] = set()
+
+    # --- the protocol ------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        self._begin("names", "")
+        return list(self.files)
+
+    def size(self, name: str) -> int:
+        self._begin("size", name)
+        return len(self._file(name).cache)
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        self._begin("read", name)
+        if name in self.unreadable:
+            raise _error(errno.EIO, name)
+        return bytes(self._file(name).cache[offset : offset + size])
+
+    def create(self, name: str, size: int) -> None:
+        self._begin("create", name, changes=True)
+        if name in self.files:
+            raise _error(errno.EEXIST, name)
+        if self.used() + size > self.capacity:
+            raise _error(errno.ENOSPC, name)
+        self._rename(File(bytearray(size)), name)
+        self._cut_here()
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        file = self._file(name)
+        assert offset + len(data) <= len(file.cache), f"{name}: the write ends behind the file"
+        try:
+            self._begin("write", name, changes=True)
+        except OSError:
+            file.write(offset, bytes(data[: self.rng.randint(0, len(data))]))
+            raise
+        file.write(offset, bytes(data))
+        self._cut_here()
+
+    def sync(self, name: str) -> None:
+        file = self._file(name)
+        try:
+            self._begin("sync", name, changes=True)
+        except OSError:
+            file.land(self.rng, self.rng.choice(("none", "all", "mix")))
+            raise
+        self._cut_here()
+        if not self.lies("sync", name):
+            file.land(self.rng, "all")
+
+    def replace(self, old: str, new: str) -> None:
+        self._begin("replace", old, changes=True)
+        file = self._file(old)
+        if new in self.files:
+            self._rename(self.files[new], None)
+        self._rename(file, new)
+        self._cut_here()
+
+    def remove(self, name: str) -> None:
+        self._begin("remove", name, changes=True)
+        self._rename(self._file(name), None)
+        self._cut_here()
+
+    def sync_names(self) -> None:
+        self._begin("sync_names", "", changes=True)
+        self._cut_here()
+        if not self.lies("sync_names", ""):
+            self.durable = dict(self.files)
+            self.renamings.clear()
+
+    # --- what tests do to it -----------------------------------------------------------------
+
+    def crash(self, rng: Random, *, spoil: bool = False) -> TornDisk:
+        """A disk as this one may look after a power cut now; this one stays as it is."""
+        after = TornDisk(rng.randrange(2**32))
+        names, chance = dict(self.durable), rng.choice((0.0, 0.5, 0.8, 1.0))
+        for renaming in self.renamings:
+            if rng.random() < chance:
+                names = renaming.apply(names)
+        for name, file in names.items():
+            after.files[name] = file.after_power_cut(rng, spoil=spoil)
+        after.durable = dict(after.files)
+        return after
+
+    def flip(self, name: str, bit: int) -> None:
+        """Change one bit of a file, on the medium and in the cache."""
+        file = self.files[name]
+        file.cache[bit // 8] ^= 1 << bit % 8
+        file.medium = bytearray(file.cache)
+
+    def used(self) -> int:
+        return sum(len(file.cache) for file in self.files.values())
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _file(self, name: str) -> File:
+        if name not in self.files:
+            raise _error(errno.ENOENT, name)
+        return self.files[name]
+
+    def _begin(self, operation: str, name: str, *, changes: bool = False) -> None:
+        self.counts[operation] += 1
+        self.step += changes
+        if self.dead:
+            raise PowerCut
+        if code := self.fail(operation, name, self.step):
+            raise _error(code, name)
+
+    def _cut_here(self) -> None:
+        if self.step == self.cut_at:
+            self.dead = True
+            raise PowerCut
+
+    def _rename(self, file: File, name: str | None) -> None:
+        renaming = Renaming(file, name)
+        self.files = renaming.apply(self.files)
+        self.renamings.append(renaming)
+
+
+def _error(code: int, name: str) -> OSError:
+    return OSError(code, os.strerror(code), name)
+
+
+# --- a life -----------------------------------------------------------------------------------
+
+SMALL = Limits(
+    page_bytes=512,
+    segment_bytes=8192,
+    segments_max=6,
+    record_bytes_max=1024,
+    pending_bytes_max=2048,
+    snapshot_bytes_max=65_536,
+)
+
+
+def state_after(history: list[bytes]) -> bytes:
+    """The state of a pretended node: it depends on every record, and on their order."""
+    digest = blake2b(digest_size=32)
+    for record in history:
+        digest.update(len(record).to_bytes(4, "little") + record)
+    return b"state after %d: " % len(history) + digest.digest() * 20
+
+
+@dataclass
+class Life:
+    """A node that appends, commits and takes snapshots, and remembers what it was promised.
+
+    `history` is every record appended, in order; the first `committed` of them are a promise. Each
+    power cut makes the next records differ from those that were lost, so that none can come back
+    unnoticed.
+    """
+
+    disk: TornDisk
+    rng: Random
+    limits: Limits = SMALL
+    history: list[bytes] = field(default_factory=list)
+    committed: int = 0
+    generation: int = 0
+    refusals: int = 0
+    goes_on_meanwhile: bool = False  # readings keep coming while the disk refuses
+
+    def begin(self) -> tuple[Note, ...]:
+        """Open the store, and hold it to its promise."""
+        self.store, found = Store.open(self.disk, self.limits, lambda: self.rng.randbytes(8))
+        records = list(found.records)
+        assert self.committed <= found.end <= len(self.history), "a promise is broken"
+        if found.snapshot is None:
+            assert found.index == 0
+        else:
+            assert found.snapshot == state_after(self.history[: found.index])
+        assert records == self.history[found.index : found.end]
+        assert self.store.committed == found.end
+        assert self.store.pending == 0
+        self.history, self.committed = self.history[: found.end], found.end
+        self.generation += 1
+        return found.notes
+
+    def record(self) -> None:
+        """Append one record of a random size."""
+        text = b"%d of life %d " % (len(self.history), self.generation)
+        record = text + self.rng.randbytes(self.rng.randint(0, 150))
+        self.history.append(record)
+        assert self.store.append(record) == len(self.history) - 1
+
+    def commit(self) -> None:
+        """Commit until the disk takes it."""
+        while self.store.pending:
+            try:
+                self.committed = self.store.commit()
+            except StoreError:
+                self.refused()
+        assert self.store.settled
+        assert self.committed == len(self.history)
+
+    def snapshot(self) -> None:
+        """Take a snapshot as soon as the disk takes it."""
+        while True:
+            try:
+                self.store.snapshot(state_after(self.history[: self.store.committed]))
+            except StoreError:
+                self.refused()
+            else:
+                return
+
+    def refused(self) -> None:
+        """The disk said no; more may have to wait by the next try."""
+        self.refusals += 1
+        assert self.refusals < 10_000, "the disk has recovered, and the store has not"
+        if self.goes_on_meanwhile and self.store.pending_bytes + 200 < SMALL.pending_bytes_max:
+            self.record()
+
+    def live(self, records: int, snapshots_at: tuple[int, ...] = ()) -> None:
+        """Append so many records in groups of one to twelve, with snapshots in between."""
+        end = len(self.history) + records
+        while len(self.history) < end:
+            for _ in range(min(self.rng.randint(1, 12), end - len(self.history))):
+                self.record()
+            self.commit()
+            crossed = [at for at in snapshots_at if at <= len(self.history)]
+            if crossed or self.store.snapshot_due:
+                self.snapshot()
+                snapshots_at = snapshots_at[len(crossed) :]
+
+    def after_power_cut(self, rng: Random, *, spoil: bool = False) -> Life:
+        """The same node with the disk as it may look after a power cut now."""
+        disk = self.disk.crash(rng, spoil=spoil)
+        disk.lies = self.disk.lies
+        history = list(self.history)
+        return Life(
+            disk, Random(rng.random()), self.limits, history, self.committed, self.generation
+        )
