@@ -122,11 +122,15 @@ class Intake:
         next_seq = self._next(source, reading.boot)
         if next_seq is None or reading.seq < next_seq:
             return self._duplicate(source)
-        if source not in self._expected and len(self._expected) >= self._limits.sources_max:
+        if not self.admits(source):
             return self._refused("too-many-sources", f"source {source!r} is one too many")
         if reading.seq == next_seq:
             return Take((reading, *self._drain(source, reading.boot, next_seq + 1)))
         return self._too_early(source, reading, next_seq)
+
+    def admits(self, source: str) -> bool:
+        """Whether the state has a place for this source: ask before numbering it yourself."""
+        return source in self._expected or len(self._expected) < self._limits.sources_max
 
     def due(self, now_ms: int) -> list[tuple[str, int, int]]:
         """The acknowledgements (source, boot, seq) to publish again now, as requests to resend."""

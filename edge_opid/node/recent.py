@@ -5,7 +5,7 @@ next one for the same instance is refused, and so is one for an instance that is
 here any more. This is part of the durable state: the same calls find the same instances.
 
 Names of sensors repeat from instance to instance, so they are kept once: 256 instances of 75
-sensors are 0.2 MB instead of 1.7.
+sensors are 0.3 MB; as dicts, their values alone would be 0.9.
 """
 
 from __future__ import annotations

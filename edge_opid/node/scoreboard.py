@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 WINDOW = 100  # labelled instances that count as "lately"
 PRIOR = 5  # a predictor without a record counts as this many instances at the best one's level
@@ -17,7 +16,7 @@ DOUBT = 2.0  # standard errors that make a difference worth acting on
 
 
 class Scoreboard:
-    """Windowed and long-run accuracy of each predictor, by name.
+    """The recent accuracy of each predictor, by name.
 
     >>> board = Scoreboard()
     >>> for truth in (0, 1, 1):
@@ -31,16 +30,11 @@ class Scoreboard:
 
     def __init__(self) -> None:
         self._recent: dict[str, deque[bool]] = {}
-        self._ever: dict[str, list[int]] = {}  # [right, all]
 
     def record(self, guesses: Mapping[str, int], truth: int) -> None:
         """One labelled instance."""
         for name, guess in guesses.items():
-            right = guess == truth
-            self._recent.setdefault(name, deque(maxlen=WINDOW)).append(right)
-            ever = self._ever.setdefault(name, [0, 0])
-            ever[0] += right
-            ever[1] += 1
+            self._recent.setdefault(name, deque(maxlen=WINDOW)).append(guess == truth)
 
     def seen(self, name: str) -> int:
         """Labelled instances in the window of this predictor."""
@@ -74,12 +68,11 @@ class Scoreboard:
         """`name` takes the place and the record of `by`, which starts anew."""
         self.forget(name)
         if by in self._recent:
-            self._recent[name], self._ever[name] = self._recent.pop(by), self._ever.pop(by)
+            self._recent[name] = self._recent.pop(by)
 
     def forget(self, name: str) -> None:
         """A predictor is gone, or is another one from now on."""
         self._recent.pop(name, None)
-        self._ever.pop(name, None)
 
     def worse(self, new: str, old: str) -> bool:
         """Whether `new` does markedly worse than `old` over its first labelled instances.
@@ -95,32 +88,28 @@ class Scoreboard:
         spread = mine * (1 - mine) / n + theirs * (1 - theirs) / len(window)
         return theirs - mine > DOUBT * math.sqrt(spread) and theirs > mine
 
-    def carry(self, name: str) -> float:
+    def carry(self, own: str = "own", lately: str = "lately") -> float:
         """κ: how much of what was learned a learner for the next layout should start from.
 
-        All of it while recent accuracy holds up against the long run. When it has dropped by more
-        than two standard errors the stream has drifted, and the old statistics count less: twice
-        the doubt over the drop, so a drop of four standard errors carries half.
+        All of it while the long memory has been at least as right as the short one. Where
+        forgetting has paid, the stream drifts and the old statistics are in the way: two standard
+        errors to the short memory's favour, and nothing is carried but the weights.
         """
-        right, total = self._ever.get(name, (0, 0))
-        recent = self.accuracy(name)
-        if recent is None or total < 2 * WINDOW:
+        mine, theirs = self.accuracy(own), self.accuracy(lately)
+        n = min(self.seen(own), self.seen(lately))
+        if mine is None or theirs is None or n < TRIAL:
             return 1.0
-        long_run = right / total
-        error = math.sqrt(max(long_run * (1 - long_run), 1 / WINDOW) / self.seen(name))
-        drop = (long_run - recent) / error
-        return 1.0 if drop <= DOUBT else DOUBT / drop
+        error = math.sqrt(max(mine * (1 - mine) + theirs * (1 - theirs), 2 / WINDOW) / n)
+        return min(1.0, max(0.0, 1 - (theirs - mine) / (DOUBT * error)))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, list[int]]:
         """Plain values, for `from_state`."""
-        recent = {name: [int(right) for right in window] for name, window in self._recent.items()}
-        return {"recent": recent, "ever": {name: list(ever) for name, ever in self._ever.items()}}
+        return {name: [int(right) for right in window] for name, window in self._recent.items()}
 
     @classmethod
-    def from_state(cls, saved: Mapping[str, Any]) -> Scoreboard:
+    def from_state(cls, saved: Mapping[str, Iterable[int]]) -> Scoreboard:
         """The scoreboard that `state` described."""
         board = cls()
-        for name, window in saved["recent"].items():
+        for name, window in saved.items():
             board._recent[name] = deque(map(bool, window), maxlen=WINDOW)
-        board._ever = {name: list(ever) for name, ever in saved["ever"].items()}
         return board

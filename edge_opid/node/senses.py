@@ -5,6 +5,9 @@
 - It **returns** before anybody retired it: the full learner is taken back, unless more has been
   learned without it than with it; then the sensor joins as a new one.
 - The gateway **orders** another layout: the learner inherits whatever remains.
+
+Beside the learner, which remembers everything, runs one that forgets: where the world drifts it is
+the better one, and its record tells how much a change should carry (docs/decisions/0005).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from ..wire import SensorDescription
 from .desired import layout_of
 
 Columns = NDArray[np.float32]
+SHORT_MEMORY = 0.99  # β of the learner that forgets: a hundred readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Learning:
     rho: float
     forgetting: float
 
-    def learner(self, layout: Layout) -> WoodburyLearner:
+    def learner(self, layout: Layout, *, short: bool = False) -> WoodburyLearner:
         """A learner that knows nothing yet."""
         return WoodburyLearner(
             layout.vanishing_columns,
@@ -42,12 +46,12 @@ class Learning:
             self.classes,
             self.lam,
             self.rho,
-            forgetting=self.forgetting,
+            forgetting=min(self.forgetting, SHORT_MEMORY) if short else self.forgetting,
         )
 
 
 class Senses:
-    """The sensors of a node, by id; the layout of those alive; the learner on it."""
+    """The sensors of a node, by id; the layout of those alive; the two learners on it."""
 
     def __init__(
         self,
@@ -58,8 +62,7 @@ class Senses:
     ) -> None:
         self.learning = learning
         self._describe(sensors, vanishing, gate)
-        self.layout = self.full
-        self.learner = learning.learner(self.layout)
+        self._begin()
         self.silent: tuple[str, ...] = ()
         self.bridge: CompactModel | None = None
         self._parked: tuple[Layout, WoodburyLearner] | None = None
@@ -72,6 +75,11 @@ class Senses:
         self.vanishing, self.gate = tuple(vanishing), gate
         self.full = layout_of(sensors, vanishing, gate)
         """The layout with all sensors, the silent ones too: what pushed weights are made for."""
+
+    def _begin(self) -> None:
+        self.layout = self.full
+        self.learner = self.learning.learner(self.layout)
+        self.lately = self.learning.learner(self.layout, short=True)
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -96,6 +104,16 @@ class Senses:
             return self.encode(values)
         return self.full.encode(self.by_role(values), drop_gated=True)
 
+    def scores(self, x: Columns) -> dict[str, Columns]:
+        """What the learners, and the bridge where there is one, say of these columns."""
+        found = {"own": self.learner.predict_one(x), "lately": self.lately.predict_one(x)}
+        return found if self.bridge is None else {**found, "bridge": self.bridge.scores(x)}
+
+    def learn(self, x: Columns, label: int) -> None:
+        """One labelled instance, for both memories."""
+        self.learner.learn_one(x, label)
+        self.lately.learn_one(x, label)
+
     # -- changes -------------------------------------------------------------------------------
 
     def silence(self, sensors: Iterable[str], carry: float) -> None:
@@ -114,6 +132,7 @@ class Senses:
         """Take silent sensors back."""
         self.silent = tuple(sensor for sensor in self.silent if sensor not in set(sensors))
         target = self._without_silent()
+        self.lately = self.layout.change_to(target).follow(self.lately)
         meanwhile = self.learner.evidence - self._inherited
         if self._parked is not None and self._parked[1].evidence >= meanwhile:
             self.layout, self.learner = self._parked
@@ -141,8 +160,7 @@ class Senses:
     def start_over(self, sensors: Sequence[SensorDescription]) -> None:
         """A better estimate of references and scales, while the warm-up lasts."""
         self._describe(sensors, self.vanishing, self.gate)
-        self.layout = self.full
-        self.learner = self.learning.learner(self.layout)
+        self._begin()
 
     def _without_silent(self) -> Layout:
         return self.full.retire(*(self.sensors[sensor].role for sensor in self.silent))
@@ -151,6 +169,7 @@ class Senses:
         change = self.layout.change_to(target)
         self.bridge = CompactModel(0, bridging(self.learner, change))
         self.learner = change.follow(self.learner, carry)
+        self.lately = change.follow(self.lately)
         self.layout = target
 
     # -- saving --------------------------------------------------------------------------------
@@ -164,6 +183,7 @@ class Senses:
             "gate": self.gate,
             "layout": self.layout.to_dict(),
             "learner": self.learner.state(),
+            "lately": self.lately.state(),
             "silent": self.silent,
             "bridge": self.bridge and self.bridge.state(),
             "parked": parked,
@@ -180,6 +200,7 @@ class Senses:
         senses = cls(described, tuple(saved["vanishing"]), saved["gate"], learning)
         senses.layout = Layout.from_dict(saved["layout"])
         senses.learner = WoodburyLearner.from_state(saved["learner"])
+        senses.lately = WoodburyLearner.from_state(saved["lately"])
         senses.silent = tuple(saved["silent"])
         senses.bridge = CompactModel.from_state(saved["bridge"]) if saved["bridge"] else None
         if saved["parked"]:

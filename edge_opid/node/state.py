@@ -36,7 +36,7 @@ from .scoreboard import Scoreboard
 from .senses import Learning, Senses
 from .warming import Warming
 
-PREFERENCE = ("model", "own", "bridge", "previous", "frequent")
+PREFERENCE = ("model", "own", "lately", "bridge", "previous", "frequent")
 """The predictors; between equals, the earlier one is served."""
 
 
@@ -150,10 +150,7 @@ class NodeState:
         total = max(1, sum(self.frequency))
         scores = {"frequent": np.array(self.frequency, np.float32) / np.float32(total)}
         if self.warming is None or self.warming.usable:
-            x = self.senses.encode(values)
-            scores["own"] = self.senses.learner.predict_one(x)
-            if self.senses.bridge is not None:
-                scores["bridge"] = self.senses.bridge.scores(x)
+            scores |= self.senses.scores(self.senses.encode(values))
         if self.models:
             full = self.senses.encode_full(values)
             scores |= {name: model.scores(full) for name, model in self.models.items()}
@@ -181,7 +178,7 @@ class NodeState:
         self.frequency[truth] += 1
         started_over = self._warm(values, truth)
         if not started_over and (self.warming is None or self.warming.usable):
-            self.senses.learner.learn_one(self.senses.encode(values), truth)
+            self.senses.learn(self.senses.encode(values), truth)
         if "previous" in self.models and self.board.worse("model", "previous"):
             self.models = {"model": self.models["previous"]}
             self.board.replaced("model", by="previous")
@@ -196,7 +193,7 @@ class NodeState:
         self.senses.start_over(warming.estimated())
         for row, label in warming.rows():
             if label is not None:
-                self.senses.learner.learn_one(self.senses.encode(row), label)
+                self.senses.learn(self.senses.encode(row), label)
         if warming.over:
             self.warming = None
         return True
@@ -222,7 +219,7 @@ class NodeState:
         gone = [sensor for sensor in change.sensors if sensor in self.senses.alive]
         if not gone or len(gone) == len(self.senses.alive):
             return []
-        self.senses.silence(gone, self.board.carry("own"))
+        self.senses.silence(gone, self.board.carry())
         self.board.forget("bridge")
         return [
             SensorSilent(sensor, change.now_ms, self.last_heard.get(sensor, 0)) for sensor in gone
@@ -260,7 +257,7 @@ class NodeState:
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects: list[Effect] = self.summary()
-        carry = self.board.carry("own")
+        carry = self.board.carry()
         arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
         self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
         self.last_heard.update(dict.fromkeys(arrived, now_ms))
