@@ -59,6 +59,16 @@ def test_label_for_an_instance_long_gone_is_refused() -> None:
     assert len(recent) == 4
 
 
+def test_number_that_comes_twice_means_the_later_instance() -> None:
+    """A source whose numbers were set back uses one again."""
+    recent = filled(10, 20)
+    recent.remember(Entry.of(30, (number(1),), {"t": 3.0}, {}))
+    found = recent.claim(number(1))
+    assert isinstance(found, Entry)
+    assert found.time_ms == 30
+    assert isinstance(recent.claim(number(1, "cellar")), Entry)
+
+
 def test_checking_a_label_does_not_use_it_up() -> None:
     """The node looks before it writes the label to the journal, and again when it applies it."""
     recent = filled(10)

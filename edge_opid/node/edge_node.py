@@ -147,8 +147,12 @@ class EdgeNode:
         """A sender that numbers nothing: its readings are numbered here as they arrive."""
         values, label = parse(payload, topic, foreign)
         source = foreign.source_of(topic)
+        self.counts["foreign-fields-missing"] += len(foreign.sensors) - len(values)
         if not self._rate.take(source, now_ms):
             self.counts["rate-limited"] += 1
+            return [Release(token)]
+        if not self._intake.admits(source):
+            self.counts["too-many-sources"] += 1
             return [Release(token)]
         boot, seq = self.state.expected.get(source, (0, 1))
         if self._blocked(len(payload)):
