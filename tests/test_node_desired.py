@@ -87,4 +87,4 @@ def test_a_newer_document_is_obeyed_and_reported(rig):
     rig.order(desired(8, weights=folded(2 * MATRIX)), now_ms=9)
     status = rig.statuses()[-1]
     assert (status.layout_version, status.model_version) == (1, 8)
-    assert rig.node.state.models["previous"].version == 7
+    assert rig.node.state.slots.version("previous") == 7

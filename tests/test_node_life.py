@@ -168,10 +168,10 @@ def test_a_bad_model_is_pushed_and_the_old_one_comes_back():
     rig.order(desired(1, weights=folded(good)))
     live(rig, rows[:100], labels[:100])
     rig.order(desired(2, weights=folded(-good)))
-    assert rig.node.state.models["model"].version == 2
+    assert rig.node.state.slots.version() == 2
     live(rig, rows[100:160], labels[100:160], first_seq=101)
     assert rig.node.counts["model-fallback"] == 1
-    assert rig.node.state.models["model"].version == 1
+    assert rig.node.state.slots.version() == 1
     assert rig.node.state.version == 2  # the floor does not drop with it
 
 

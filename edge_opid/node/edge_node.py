@@ -14,26 +14,19 @@ from nacl.signing import VerifyKey
 
 from ..errors import OpidError, Refusal
 from ..wire import (
-    Ack,
     Channel,
     Filter,
     InstanceId,
     Label,
     NodeTopics,
-    Prediction,
     Reading,
-    SensorReturned,
-    SensorSilent,
     Status,
-    Summary,
     Topic,
     WireError,
     decode,
-    encode,
-    to_json,
 )
 from . import inputs
-from .actions import Action, Append, Commit, Publish, Release
+from .actions import Action, Append, Commit, Release
 from .config import NodeConfig
 from .desired import DesiredError, verified
 from .foreign import ForeignTopic, parse
@@ -41,7 +34,8 @@ from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .intake import Duplicate, Held, Intake, Take
 from .rate import RateLimit
 from .snapshot import pack_state, unpack_state
-from .state import Effect, NodeState, Noted, Predicted
+from .state import NodeState
+from .voice import Voice
 
 PENDING_BYTES_MAX = 98_304  # three quarters of what the store keeps: one message more always fits
 STATUS_MS = 30_000
@@ -52,16 +46,16 @@ class EdgeNode:
 
     def __init__(self, config: NodeConfig, trusted: Sequence[VerifyKey] = ()) -> None:
         self.config, self._trusted = config, tuple(trusted)
-        self._topics = NodeTopics(config.site, config.node)
         self._foreign = [each.topic for each in config.foreign]
         self._rate = RateLimit(config.rate_per_second, config.rate_burst)
         self.counts: Counter[str] = Counter()
+        self._voice = Voice(config, self.counts)
         self._tokens: list[object] = []  # deliveries whose records wait for a commit
         self._owed: set[str] = set()  # sources whose readings wait for a commit
         self._pending, self._pending_bytes, self._pending_since = 0, 0, 0
         self._disk_trouble = ""
         self._began_ms: int | None = None
-        self._told_ms, self._told = 0, b""
+        self._told_ms = 0
         self._adopt(NodeState(config))
         self._channels: dict[Channel, Callable[[Topic, bytes, int, object], list[Action]]] = {
             Channel.READING: self._reading,
@@ -88,7 +82,8 @@ class EdgeNode:
 
     def subscriptions(self) -> list[str]:
         """What to ask the broker for."""
-        own = [str(each) for each in self._topics.node_filters()]
+        topics = NodeTopics(self.config.site, self.config.node)
+        own = [str(each) for each in topics.node_filters()]
         return own + [each.filter for each in self.config.foreign]
 
     # -- messages ------------------------------------------------------------------------------
@@ -127,7 +122,7 @@ class EdgeNode:
                     actions += self._accept(source, taken, now_ms)
                 return self._owing(actions, source, token)
             case Duplicate(boot, seq):
-                return [Release(token), *self._acknowledgement(source, boot, seq)]
+                return [Release(token), self._voice.acknowledgement(source, boot, seq)]
             case Held():
                 return [Release(token)]  # its sender keeps it until we acknowledge it by number
             case Refusal():
@@ -190,7 +185,7 @@ class EdgeNode:
         if quiet and not self._blocked(0):
             actions += self._change(Silenced(now_ms, quiet))
         for source, boot, seq in self._intake.due(now_ms):
-            actions += self._acknowledgement(source, boot, seq)
+            actions.append(self._voice.acknowledgement(source, boot, seq))
         if now_ms - self._told_ms >= STATUS_MS:
             actions += self._tell(now_ms)
         waited = now_ms - self._pending_since
@@ -213,7 +208,7 @@ class EdgeNode:
         self._pending += 1
         self._pending_bytes += len(record) + 64
         for effect in self.state.apply(change):
-            actions += self._told_of(effect)
+            actions += self._voice.of(effect, self.state.layout_version)
         return actions
 
     def _owing(self, actions: list[Action], source: str | None, token: object) -> list[Action]:
@@ -239,7 +234,7 @@ class EdgeNode:
         if not known:
             return [Release(token)]
         prediction, _ = self.state.predicted(known, number, reading.time_ms)
-        return [Release(token), *self._told_of(prediction)]
+        return [Release(token), *self._voice.of(prediction, self.state.layout_version)]
 
     def committed(self, now_ms: int) -> list[Action]:
         """Everything appended is durable: acknowledge it."""
@@ -250,7 +245,7 @@ class EdgeNode:
         self._committed.update(self.state.expected)
         for source in sorted(self._owed):
             boot, following = self.state.expected[source]
-            actions += self._acknowledgement(source, boot, following - 1)
+            actions.append(self._voice.acknowledgement(source, boot, following - 1))
         self._owed.clear()
         return actions + (self._tell(now_ms) if recovered else [])
 
@@ -266,58 +261,23 @@ class EdgeNode:
     def connected(self, now_ms: int) -> list[Action]:
         """Say how we are, and which sensors are silent: the gateway may have missed it."""
         senses, heard = self.state.senses, self.state.last_heard
-        events = [SensorSilent(s, now_ms, heard.get(s, 0)) for s in senses.silent]
-        told = [action for event in events for action in self._told_of(event)]
-        return [*self._tell(now_ms), *told]
+        silent = [self._voice.silent(s, now_ms, heard.get(s, 0)) for s in senses.silent]
+        return [*self._tell(now_ms), *silent]
 
     def disconnected(self) -> None:
         """Deliveries of the former connection cannot be released any more: they come again."""
         self._tokens.clear()
 
-    # -- what the world hears ------------------------------------------------------------------
-
-    def _told_of(self, effect: Effect) -> list[Action]:
-        match effect:
-            case Noted(reason):
-                self.counts[reason] += 1
-                return []
-            case Predicted():
-                return [Publish(str(self._topics.to(Channel.PREDICTION)), self._prediction(effect))]
-            case Summary():
-                return [Publish(str(self._topics.to(Channel.SUMMARY)), encode(effect))]
-            case _:
-                name = "silent" if isinstance(effect, SensorSilent) else "returned"
-                self.counts[f"sensor-{name}"] += isinstance(effect, SensorSilent | SensorReturned)
-                return [Publish(str(self._topics.to(Channel.EVENT)), encode(effect))]
-
-    def _prediction(self, made: Predicted) -> bytes:
-        self.counts["predictions"] += 1
-        scores = zip(self.config.classes, made.scores, strict=True)
-        prediction = Prediction(
-            made.instance,
-            made.time_ms,
-            self.config.classes[made.winner],
-            {name: float(score) for name, score in scores},
-            made.model_version,
-            self.state.layout_version,
-            made.predictor,
-        )
-        as_json = self.config.prediction_format == "json"
-        return to_json(prediction) if as_json else encode(prediction)
-
-    def _acknowledgement(self, source: str, boot: int, seq: int) -> list[Action]:
-        topic = str(self._topics.to(Channel.ACK, source))
-        return [Publish(topic, encode(Ack(boot, max(0, seq))))]
+    # -- how it is -----------------------------------------------------------------------------
 
     def status(self, now_ms: int, online: bool = True) -> Status:
         """How this node is."""
-        model = self.state.models.get("model")
         troubles = [self._disk_trouble] if self._disk_trouble else []
         troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
         return Status(
             online=online,
             layout_version=self.state.layout_version,
-            model_version=0 if model is None else model.version,
+            model_version=self.state.slots.version(),
             time_ms=now_ms,
             counts=dict(sorted(self.counted().items())[:64]),
             accuracy=self.state.board.accuracies(),
@@ -330,5 +290,4 @@ class EdgeNode:
 
     def _tell(self, now_ms: int) -> list[Action]:
         self._told_ms = now_ms
-        payload = encode(self.status(now_ms))
-        return [Publish(str(self._topics.to(Channel.STATUS)), payload, retain=True)]
+        return [self._voice.status(self.status(now_ms))]

@@ -7,7 +7,6 @@ what happened, for `EdgeNode` to tell the world; on replay nobody listens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,51 +14,27 @@ from numpy.typing import NDArray
 
 from ..model import CompactModel
 from ..wire import (
-    LIMITS,
     Desired,
-    Event,
     InstanceId,
     SensorDescription,
     SensorReturned,
     SensorSilent,
-    Summary,
     decode,
     digest,
-    to_bytes,
 )
 from .assembly import Assembler, Instance
 from .config import NodeConfig
 from .desired import Standing
+from .effects import Effect, Noted, Predicted, summarised
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .recent import Entry, Recent
 from .scoreboard import Scoreboard
 from .senses import Learning, Senses
+from .slots import Slots
 from .warming import Warming
 
 PREFERENCE = ("model", "own", "lately", "bridge", "previous", "frequent")
 """The predictors; between equals, the earlier one is served."""
-
-
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """A guess about an instance, made before its label was seen."""
-
-    instance: InstanceId
-    time_ms: int
-    winner: int
-    scores: NDArray[np.float32]
-    predictor: str
-    model_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """Something to count, by a short word."""
-
-    reason: str
-
-
-Effect = Predicted | Noted | Event | Summary
 
 
 class NodeState:
@@ -78,8 +53,7 @@ class NodeState:
         self.recent = Recent(config.recent)
         self.board = Scoreboard()
         self.frequency = [0] * len(config.classes)
-        self.models: dict[str, CompactModel] = {}
-        """The two slots, "model" and "previous": pushed weights for the full layout."""
+        self.slots = Slots()
         self.version, self.content, self.layout_version = 0, "", 0
 
     def apply(self, change: Input) -> list[Effect]:
@@ -141,8 +115,7 @@ class NodeState:
         scores = self._scores(values)
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
         served = self.board.served(name for name in PREFERENCE if name in scores)
-        model = self.models.get(served)
-        version = 0 if model is None else model.version
+        version = self.slots.version(served)
         winner = Predicted(number, time_ms, guesses[served], scores[served], served, version)
         return winner, guesses
 
@@ -151,9 +124,8 @@ class NodeState:
         scores = {"frequent": np.array(self.frequency, np.float32) / np.float32(total)}
         if self.warming is None or self.warming.usable:
             scores |= self.senses.scores(self.senses.encode(values))
-        if self.models:
-            full = self.senses.encode_full(values)
-            scores |= {name: model.scores(full) for name, model in self.models.items()}
+        if self.slots:
+            scores |= self.slots.scores(self.senses.encode_full(values))
         return scores
 
     # -- labels --------------------------------------------------------------------------------
@@ -179,11 +151,8 @@ class NodeState:
         started_over = self._warm(values, truth)
         if not started_over and (self.warming is None or self.warming.usable):
             self.senses.learn(self.senses.encode(values), truth)
-        if "previous" in self.models and self.board.worse("model", "previous"):
-            self.models = {"model": self.models["previous"]}
-            self.board.replaced("model", by="previous")
-            return [Noted("learned"), Noted("model-fallback")]
-        return [Noted("learned")]
+        fell_back = self.slots.fell_back(self.board)
+        return [Noted("learned"), *([Noted("model-fallback")] if fell_back else [])]
 
     def _warm(self, values: Mapping[str, float], truth: int | None) -> bool:
         """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
@@ -247,48 +216,22 @@ class NodeState:
         if desired.weights is not None:
             width, classes = self.senses.full.width, len(self.config.classes)
             model = CompactModel.from_weights(desired.weights, desired.version, width, classes)
-            if "model" in self.models:
-                self.models["previous"] = self.models["model"]
-                self.board.replaced("previous", by="model")
-            self.models["model"] = model
+            self.slots.push(model, self.board)
             effects.append(Noted("model-swapped"))
         self.version, self.content = desired.version, digest(change.document)
         return effects
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
-        effects: list[Effect] = self.summary()
+        effects = summarised(self.senses, self.layout_version)
         carry = self.board.carry()
         arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
         self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
         self.last_heard.update(dict.fromkeys(arrived, now_ms))
         self.last_heard = {s: t for s, t in self.last_heard.items() if s in self.senses.sensors}
-        self.layout_version, self.warming, self.models = desired.layout_version, None, {}
-        for name in ("model", "previous", "bridge"):
-            self.board.forget(name)
+        self.layout_version, self.warming = desired.layout_version, None
+        self.slots.clear(self.board)
+        self.board.forget("bridge")
         return [*effects, Noted("layout-changed")]
-
-    def summary(self) -> list[Effect]:
-        """What the learner knows of the present layout, if it is not too wide to travel."""
-        learner, senses = self.senses.learner, self.senses
-        if learner.readings == 0 or senses.layout.width > LIMITS.columns_max:
-            return []
-        known = learner.summary()
-        vanishing = tuple(s for s in senses.vanishing if s not in senses.silent)
-        width, classes = known.moments.shape
-        return [
-            Summary(
-                self.layout_version,
-                width,
-                classes,
-                vanishing,
-                known.lam,
-                known.rho,
-                known.readings,
-                known.evidence,
-                to_bytes(known.gram),
-                to_bytes(known.moments),
-            )
-        ]
 
     # -- saving --------------------------------------------------------------------------------
 
@@ -303,7 +246,7 @@ class NodeState:
             "recent": self.recent.state(),
             "board": self.board.state(),
             "frequency": self.frequency,
-            "models": {slot: model.state() for slot, model in self.models.items()},
+            "slots": self.slots.state(),
             "versions": [self.version, self.content, self.layout_version],
         }
 
@@ -319,7 +262,7 @@ class NodeState:
         mine.recent = Recent.from_state(saved["recent"], config.recent)
         mine.board = Scoreboard.from_state(saved["board"])
         mine.frequency = list(saved["frequency"])
-        mine.models = {slot: CompactModel.from_state(m) for slot, m in saved["models"].items()}
+        mine.slots = Slots.restored(saved["slots"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
 

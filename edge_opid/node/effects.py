@@ -1,0 +1,57 @@
+"""What happened when an input was applied: for the world to hear, or to be counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..wire import LIMITS, Event, InstanceId, Summary, to_bytes
+from .senses import Senses
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A guess about an instance, made before its label was seen."""
+
+    instance: InstanceId
+    time_ms: int
+    winner: int
+    scores: NDArray[np.float32]
+    predictor: str
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something to count, by a short word."""
+
+    reason: str
+
+
+Effect = Predicted | Noted | Event | Summary
+
+
+def summarised(senses: Senses, layout_version: int) -> list[Effect]:
+    """What the learner knows of the present layout, if it is not too wide to travel."""
+    learner = senses.learner
+    if learner.readings == 0:
+        return []
+    if senses.layout.width > LIMITS.columns_max:
+        return [Noted("summary-too-wide")]
+    known = learner.summary("float32")
+    width, classes = known.moments.shape
+    summary = Summary(
+        layout_version,
+        width,
+        classes,
+        tuple(sensor for sensor in senses.vanishing if sensor not in senses.silent),
+        known.lam,
+        known.rho,
+        known.readings,
+        known.evidence,
+        to_bytes(known.gram),
+        to_bytes(known.moments),
+    )
+    return [summary]

@@ -1,0 +1,74 @@
+"""What the world hears from a node: topics and payloads for what happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..wire import (
+    Ack,
+    Channel,
+    NodeTopics,
+    Prediction,
+    SensorSilent,
+    Status,
+    Summary,
+    encode,
+    to_json,
+)
+from .actions import Action, Publish
+from .config import NodeConfig
+from .effects import Effect, Noted, Predicted
+
+
+class Voice:
+    """Publications of one node; what is only to be counted goes to `counts`."""
+
+    def __init__(self, config: NodeConfig, counts: Counter[str]) -> None:
+        self._config, self._counts = config, counts
+        topics = NodeTopics(config.site, config.node)
+        self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
+        self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
+
+    def of(self, effect: Effect, layout_version: int) -> list[Action]:
+        """Tell of an effect."""
+        match effect:
+            case Noted(reason):
+                self._counts[reason] += 1
+                return []
+            case Predicted():
+                self._counts["predictions"] += 1
+                payload = self._prediction(effect, layout_version)
+                return [Publish(self._topics[Channel.PREDICTION], payload)]
+            case Summary():
+                return [Publish(self._topics[Channel.SUMMARY], encode(effect))]
+            case _:
+                self._counts[effect.kind] += 1
+                return [Publish(self._topics[Channel.EVENT], encode(effect))]
+
+    def silent(self, sensor: str, now_ms: int, heard_ms: int) -> Publish:
+        """Say once more that a sensor is silent: the gateway may have missed it."""
+        event = SensorSilent(sensor, now_ms, heard_ms)
+        return Publish(self._topics[Channel.EVENT], encode(event))
+
+    def acknowledgement(self, source: str, boot: int, seq: int) -> Publish:
+        """Everything of this boot up to `seq` is durable; the sender may send what follows."""
+        return Publish(self._ack + source, encode(Ack(boot, max(0, seq))))
+
+    def status(self, status: Status) -> Publish:
+        """How the node is, for whoever asks later too."""
+        return Publish(self._topics[Channel.STATUS], encode(status), retain=True)
+
+    def _prediction(self, made: Predicted, layout_version: int) -> bytes:
+        classes = self._config.classes
+        scores = {name: float(score) for name, score in zip(classes, made.scores, strict=True)}
+        prediction = Prediction(
+            made.instance,
+            made.time_ms,
+            classes[made.winner],
+            scores,
+            made.model_version,
+            layout_version,
+            made.predictor,
+        )
+        as_json = self._config.prediction_format == "json"
+        return to_json(prediction) if as_json else encode(prediction)

@@ -1,0 +1,223 @@
+"""One node's story on a real broker: it learns, a sensor falls silent, another one is deployed.
+
+At the end, what the node kept is compared twice: with the inputs of its journal, applied in this
+process without MQTT; and with a script that knows nothing of nodes, only a layout and a learner.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mosquitto import Mosquitto
+from node_process import WAIT_S, NodeProcess, listening, wait_until
+from rig import CLASSES, KEY, TOPICS, description, desired, folded
+
+from edge_opid import Layout, Sensor, WoodburyLearner
+from edge_opid.node.inputs import Accepted, Ordered, Silenced, unpack
+from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.snapshot import pack_state, unpack_state
+from edge_opid.node.state import NodeState
+from edge_opid.service import STORE_LIMITS
+from edge_opid.source import connect
+from edge_opid.store import RealDisk, Store
+from edge_opid.wire import (
+    Channel,
+    Prediction,
+    SensorReturned,
+    SensorSilent,
+    Status,
+    Summary,
+    seal_desired,
+)
+
+READINGS, SILENT_AFTER, DEPLOYED_AFTER = 5_000, 2_000, 3_000
+REFERENCE, SCALE = 0.5, 2.0
+SETTINGS = f"""
+[node]
+site = "farm"
+node = "n1"
+classes = {list(CLASSES)}
+vanishing = ["b"]
+rate_per_second = 100000.0
+rate_burst = 100000
+commit_s = 0.2
+commit_records = 64
+[gateway]
+keys = ["{KEY.verify_key.encode().hex()}"]
+""" + "".join(
+    f'[[sensors]]\nid = "{name}"\nreference = {REFERENCE}\nscale = {SCALE}\n'
+    f"timeout_s = {timeout_s}\n"
+    for name, timeout_s in {"a": 600.0, "b": 0.3, "c": 600.0}.items()
+)
+
+
+def world():
+    """c repeats b with noise and d repeats it better; b stops, and d begins when it is deployed."""
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, READINGS))
+    c, d = b + 0.5 * rng.normal(size=READINGS), b + 0.1 * rng.normal(size=READINGS)
+    labels = [CLASSES[place] for place in np.argmax([a, b, -a - b], axis=0)]
+    rows = []
+    for place, values in enumerate(zip(a, b, c, d, strict=True)):
+        row = {
+            name: REFERENCE + SCALE * float(value)
+            for name, value in zip("abcd", values, strict=True)
+        }
+        row.pop("d" if place < DEPLOYED_AFTER else "b")
+        if place >= SILENT_AFTER:
+            row.pop("b", None)
+        rows.append(row)
+    return rows, labels
+
+
+def order():
+    """What a gateway would sign: b is retired, d deployed, and a model for a, c and d pushed."""
+    W = np.array([[1, 0, -1], [0, 0.2, -0.2], [0, 0.8, -0.8], [0, 0, 0]])
+    options = {"reference": REFERENCE, "scale": SCALE, "timeout_s": 600.0}
+    sensors = tuple(description(name, **options) for name in "acd")
+    return replace(desired(1, weights=folded(W)), sensors=sensors)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    """The whole story, told once: what was heard, what was kept, what the sender knows."""
+    folder = tmp_path_factory.mktemp("story")
+    rows, labels = world()
+    with (
+        Mosquitto(folder / "broker") as broker,
+        listening(broker.port, "opid/1/farm/n1/+", "opid/1/farm/n1/ack/+") as listener,
+        NodeProcess(folder, broker.port, SETTINGS) as node,
+        connect("farm", "n1", "s", folder / "spool", port=broker.port) as source,
+    ):
+
+        def status():
+            return listener.last(Channel.STATUS, Status)
+
+        def send(first, last):
+            for place in range(first, last):
+                source.send(rows[place], labels[place], time_ms=place)
+                if place % 100 == 99:
+                    wait_until(lambda: source.pending < 128, "the node acknowledges")
+
+        send(0, SILENT_AFTER)
+        assert source.drained(WAIT_S)
+        for place in range(SILENT_AFTER, DEPLOYED_AFTER):
+            send(place, place + 1)
+            if place == SILENT_AFTER + 300:  # enough to keep a and c talking until it is noticed
+                wait_until(lambda: listener.heard[Channel.EVENT], "the node notices the silence")
+        assert source.drained(WAIT_S)
+        assert listener.link.publish(
+            str(TOPICS.to(Channel.DESIRED)), seal_desired(order(), KEY), retain=True
+        )
+        wait_until(lambda: status() and status().layout_version == 1, "the node obeys")
+        send(DEPLOYED_AFTER, READINGS)
+        assert source.drained(WAIT_S)
+        wait_until(lambda: len(listener.heard[Channel.PREDICTION]) >= READINGS, "predictions")
+        shutil.copytree(node.state_folder, folder / "copy")  # before the last snapshot is taken
+        node.check_alive()
+        alive = status()
+        assert node.stop() == 0
+        wait_until(lambda: not status().online, "goodbye")
+        yield listener, node, source, alive, inputs_in(folder / "copy")
+
+
+def inputs_in(folder):
+    """Every input that the journal in this folder holds, from the first on."""
+    with RealDisk(folder) as disk:
+        _, recovered = Store.open(disk, STORE_LIMITS)
+        assert (recovered.snapshot, recovered.index, recovered.notes) == (None, 0, ())
+        return [unpack(record) for record in recovered.records]
+
+
+def test_the_state_is_that_of_the_same_inputs_without_mqtt(story):
+    """The journal, folded in this process, gives the node's state to the last bit."""
+    _, node, _, _, inputs = story
+    state = NodeState(node.config.node)
+    for change in inputs:
+        state.apply(change)
+    assert pack_state(state.state()) == node.snapshot()
+    assert state.senses.learner.readings > READINGS - SILENT_AFTER
+
+
+def test_the_learner_is_that_of_a_plain_script(story):
+    """A layout, a learner and the sender's own rows: the same arrays, through both changes."""
+    _, node, source, _, inputs = story
+    rows, labels = world()
+    applied, places = 0, {}
+    for change in inputs:
+        applied += isinstance(change, Accepted)
+        places.setdefault(type(change), applied)
+    silent, ordered = places[Silenced], places[Ordered]
+    assert SILENT_AFTER < silent <= DEPLOYED_AFTER
+    assert ordered == DEPLOYED_AFTER
+
+    layout = Layout([Sensor(name, REFERENCE, SCALE) for name in "abc"], vanishing=["b"])
+    learner, board = WoodburyLearner(1, 3, len(CLASSES)), Scoreboard()
+    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        if place == silent:
+            layout, learner = moved(layout, layout.retire("b"), learner, board.carry("own"))
+        if place == ordered:
+            target = Layout([Sensor(name, REFERENCE, SCALE) for name in "acd"])
+            layout, learner = moved(layout, target, learner, board.carry("own"))
+        x, truth = layout.encode(row, drop_gated=True), CLASSES.index(label)
+        board.record({"own": int(learner.predict_one(x).argmax())}, truth)
+        learner.learn_one(x, truth)
+
+    kept = unpack_state(node.snapshot())["senses"]
+    assert Layout.from_dict(kept["layout"]) == layout
+    assert learner.state().keys() == kept["learner"].keys()
+    for name, value in learner.state().items():
+        assert np.array_equal(value, kept["learner"][name]), name
+    assert (source.counters.lost, source.counters.refused) == (0, 0)
+
+
+def moved(layout, target, learner, carry):
+    return target, layout.change_to(target).follow(learner, carry)
+
+
+def test_nothing_is_lost_and_nothing_comes_twice(story):
+    """Each number once in the journal, in order, with what was sent; one prediction for each."""
+    listener, node, source, _, inputs = story
+    rows, labels = world()
+    accepted = [change for change in inputs if isinstance(change, Accepted)]
+    assert [change.seq for change in accepted] == list(range(1, READINGS + 1))
+    assert [dict(change.values) for change in accepted] == rows
+    assert [change.label for change in accepted] == labels
+    predictions = listener.all(Channel.PREDICTION, Prediction)
+    numbers = [prediction.instance.seq for prediction in predictions]
+    assert numbers == list(range(1, READINGS + 1))
+    final = unpack_state(node.snapshot())
+    assert final["expected"] == {"s": [source.boot, READINGS + 1]}
+    assert sum(final["frequency"]) == READINGS
+
+
+def test_everybody_hears_of_the_silence_and_of_the_new_model(story):
+    """One event, one summary, and a status that names the layout and the model in use."""
+    listener, _, _, alive, _ = story
+    [event] = listener.all(Channel.EVENT, SensorSilent, SensorReturned)
+    assert isinstance(event, SensorSilent)
+    assert event.sensor == "b"
+    [summary] = listener.all(Channel.SUMMARY, Summary)
+    assert (summary.layout_version, summary.width) == (0, 3)
+    assert (alive.online, alive.layout_version, alive.model_version) == (True, 1, 1)
+    assert alive.healthy
+    after = listener.all(Channel.PREDICTION, Prediction)[DEPLOYED_AFTER:]
+    assert {prediction.layout_version for prediction in after} == {1}
+    assert after[0].predictor == "model"  # served at once, until its labels speak against it
+    assert after[0].model_version == 1
+
+
+def test_it_keeps_classifying_through_both_changes(story):
+    """Never worse than the noise of the sensors that remain would explain, and best at the end."""
+    listener, _, _, _, _ = story
+    _, labels = world()
+    predictions = listener.all(Channel.PREDICTION, Prediction)
+    right = np.array([p.label == label for p, label in zip(predictions, labels, strict=True)])
+    before, bridged, after = right[1_000:2_000], right[2_700:3_000], right[4_000:]
+    assert before.mean() > 0.85
+    assert bridged.mean() > 0.7
+    assert after.mean() > 0.85
+    assert len(right) == READINGS
