@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint bench-update bench-precision bench-room arm clean
+.PHONY: help setup test lint kill fuzz bench-update bench-precision bench-room bench-carry bench-node arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,12 @@ lint: setup  ## ruff and mypy (strict)
 test: lint  ## linters, types, doctests, README snippets and the whole suite
 	$(BIN)/python -m pytest
 
+kill: setup  ## 200 kills of a node process during 80,000 readings
+	KILLS=200 READINGS=80000 $(BIN)/python -m pytest --timeout 3600 tests/test_node_kill.py
+
+fuzz: setup  ## a million mutated inputs to codec, topics, envelope and node
+	$(BIN)/python benchmarks/fuzz.py --inputs 1000000
+
 bench-update: $(VENV)/.bench  ## time of one update, beside its peers and the limit
 	$(BIN)/python benchmarks/update.py
 
@@ -35,6 +41,12 @@ bench-room: $(VENV)/.bench  ## room occupancy: the lifted learner beside an adap
 $(VENV)/.bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	touch $@
+
+bench-carry: setup  ## how much a learner should inherit when sensors change
+	$(BIN)/python benchmarks/carry.py
+
+bench-node: setup  ## a node through mosquitto: throughput, latency, memory
+	$(BIN)/python benchmarks/node.py
 
 arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under emulation (root)
 	sh .ci/arm
