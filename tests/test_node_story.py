@@ -18,6 +18,7 @@ from rig import CLASSES, KEY, TOPICS, description, desired, folded
 from edge_opid import Layout, Sensor, WoodburyLearner
 from edge_opid.node.inputs import Accepted, Ordered, Silenced, unpack
 from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.senses import SHORT_MEMORY
 from edge_opid.node.snapshot import pack_state, unpack_state
 from edge_opid.node.state import NodeState
 from edge_opid.service import STORE_LIMITS
@@ -55,7 +56,7 @@ keys = ["{KEY.verify_key.encode().hex()}"]
 
 
 def world():
-    """c repeats b with noise and d repeats it better; b stops, and d begins when it is deployed."""
+    """Sensor c repeats b with noise, d repeats it better; b stops, and d begins when deployed."""
     rng = np.random.default_rng(3)
     a, b = rng.normal(size=(2, READINGS))
     c, d = b + 0.5 * rng.normal(size=READINGS), b + 0.1 * rng.normal(size=READINGS)
@@ -99,15 +100,13 @@ def story(tmp_path_factory):
         def send(first, last):
             for place in range(first, last):
                 source.send(rows[place], labels[place], time_ms=place)
-                if place % 100 == 99:
-                    wait_until(lambda: source.pending < 128, "the node acknowledges")
 
+        wait_until(status, "the node is there")
         send(0, SILENT_AFTER)
         assert source.drained(WAIT_S)
-        for place in range(SILENT_AFTER, DEPLOYED_AFTER):
-            send(place, place + 1)
-            if place == SILENT_AFTER + 300:  # enough to keep a and c talking until it is noticed
-                wait_until(lambda: listener.heard[Channel.EVENT], "the node notices the silence")
+        send(SILENT_AFTER, SILENT_AFTER + 300)
+        wait_until(lambda: listener.heard[Channel.EVENT], "the node notices the silence")
+        send(SILENT_AFTER + 300, DEPLOYED_AFTER)
         assert source.drained(WAIT_S)
         assert listener.link.publish(
             str(TOPICS.to(Channel.DESIRED)), seal_desired(order(), KEY), retain=True
@@ -155,27 +154,31 @@ def test_the_learner_is_that_of_a_plain_script(story):
     assert ordered == DEPLOYED_AFTER
 
     layout = Layout([Sensor(name, REFERENCE, SCALE) for name in "abc"], vanishing=["b"])
+    targets = {
+        silent: layout.retire("b"),
+        ordered: Layout([Sensor(name, REFERENCE, SCALE) for name in "acd"]),
+    }
     learner, board = WoodburyLearner(1, 3, len(CLASSES)), Scoreboard()
+    lately = WoodburyLearner(1, 3, len(CLASSES), forgetting=SHORT_MEMORY)
     for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        if place == silent:
-            layout, learner = moved(layout, layout.retire("b"), learner, board.carry("own"))
-        if place == ordered:
-            target = Layout([Sensor(name, REFERENCE, SCALE) for name in "acd"])
-            layout, learner = moved(layout, target, learner, board.carry("own"))
-        x, truth = layout.encode(row, drop_gated=True), CLASSES.index(label)
-        board.record({"own": int(learner.predict_one(x).argmax())}, truth)
+        if place in targets:
+            change = layout.change_to(targets[place])
+            learner, lately = change.follow(learner, board.carry()), change.follow(lately)
+            layout = targets[place]
+        x, truth = layout.encode(row), CLASSES.index(label)
+        both = {"own": learner, "lately": lately}
+        board.record(
+            {name: int(each.predict_one(x).argmax()) for name, each in both.items()}, truth
+        )
         learner.learn_one(x, truth)
+        lately.learn_one(x, truth)
 
     kept = unpack_state(node.snapshot())["senses"]
     assert Layout.from_dict(kept["layout"]) == layout
-    assert learner.state().keys() == kept["learner"].keys()
-    for name, value in learner.state().items():
-        assert np.array_equal(value, kept["learner"][name]), name
+    for mine, theirs in ((learner.state(), kept["learner"]), (lately.state(), kept["lately"])):
+        assert mine.keys() == theirs.keys()
+        assert all(np.array_equal(value, theirs[name]) for name, value in mine.items())
     assert (source.counters.lost, source.counters.refused) == (0, 0)
-
-
-def moved(layout, target, learner, carry):
-    return target, layout.change_to(target).follow(learner, carry)
 
 
 def test_nothing_is_lost_and_nothing_comes_twice(story):

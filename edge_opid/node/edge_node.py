@@ -221,7 +221,8 @@ class EdgeNode:
         if source is not None:
             self._owed.add(source)
         full = self._pending >= self.config.commit_records
-        return [*actions, Commit()] if full else actions
+        large = self._pending_bytes >= PENDING_BYTES_MAX // 2 and not self._disk_trouble
+        return [*actions, Commit()] if full or large else actions
 
     def _blocked(self, size: int) -> bool:
         return self._pending_bytes + size > PENDING_BYTES_MAX

@@ -1,0 +1,408 @@
+"""The loop that runs a node: messages from the link to the node, its actions to disk and link.
+
+The rules, in the order of the code:
+
+1. A clock that is set forward or back must not silence sensors: time is the wall clock at the
+   start plus what has passed since. `NodeClock` is the one place that reads clocks.
+2. A record the store refuses waits in the `Ledger`, in order; while one waits, nothing more is
+   taken from the link. The broker keeps it, unacknowledged, until the disk recovers.
+3. `committed` is called only when every record appended so far is durable.
+4. A snapshot is taken when everything is durable and one is due. If the disk refuses it, the state
+   is kept in memory: a journal that is full can then still be emptied.
+5. Nothing is lost silently: what is refused is counted and logged.
+6. When asked to stop: a last tick, a commit, a snapshot, an offline status, a goodbye.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from nacl.signing import VerifyKey
+
+from edge_opid import log
+from edge_opid.config import ServiceConfig
+from edge_opid.link.contract import (
+    Connected,
+    Delivery,
+    Disconnected,
+    Link,
+    LinkEvent,
+    PublishRefused,
+    SubscriptionRefused,
+    Will,
+)
+from edge_opid.link.mqtt import MqttLink
+from edge_opid.node.actions import Action, Append, Commit, Publish, Release
+from edge_opid.node.edge_node import EdgeNode
+from edge_opid.notify import Notify, write_status
+from edge_opid.store import Limits, RealDisk, Recovered, Store, StoreError
+from edge_opid.wire import LIMITS, Channel, NodeTopics, Status, encode
+
+POLL_S = 0.1  # the longest wait for a message: a node wants its tick four times a second
+DELIVERIES_PER_ROUND = 64  # a burst must not keep the node from its tick: some 15 ms
+RETRY_MS = 1_000  # between two attempts at a disk that refuses
+STATUS_MS = 3_000  # between two status files
+DRAIN_S = 5.0  # for what is queued to reach the broker when we stop
+# A signed document is the largest record: the store must take whatever the wire lets through.
+STORE_LIMITS = Limits(record_bytes_max=LIMITS.payload_bytes_max + 1_024)
+_ACK = f"/{Channel.ACK}/"
+
+
+class NodeClock:
+    """The wall clock as it was at the start, carried on by the monotonic one.
+
+    >>> seconds = iter([50.0, 50.25])
+    >>> NodeClock(wall=lambda: 1_000.0, monotonic=lambda: next(seconds)).now_ms()
+    1000250
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._offset_s = wall() - monotonic()
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, about."""
+        return int((self._offset_s + self._monotonic()) * 1000)
+
+
+class Ledger:
+    """Records on their way to the disk, and the snapshots that make room for them."""
+
+    def __init__(self, store: Store, saved_at: int) -> None:
+        self.store = store
+        self._saved_at = saved_at  # the index that the newest snapshot covers
+        self._waiting: deque[bytes] = deque()
+        self._unsaved: tuple[int, bytes] | None = None  # index and state the disk refused
+
+    @property
+    def waiting(self) -> int:
+        """How many records the store would not even keep in memory."""
+        return len(self._waiting)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything appended is durable."""
+        return not self._waiting and not self.store.pending and self.store.settled
+
+    def append(self, record: bytes) -> None:
+        """Keep a record: in the store, if need be after a commit, or else here."""
+        if self._waiting or not (self._offer(record) or self._offer_after_commit(record)):
+            self._waiting.append(record)
+
+    def commit(self) -> None:
+        """Make everything durable, or raise `StoreError`; then nothing is lost, and try again."""
+        self._write()
+        while self._waiting:
+            while self._waiting and self._offer(self._waiting[0]):
+                self._waiting.popleft()
+            self._write()
+
+    def snapshot_if_due(self, state: Callable[[], bytes], *, ending: bool = False) -> None:
+        """Save the state, if it is worth it and exactly the committed records made it."""
+        worth_it = self._saved_at < self.store.committed if ending else self.store.snapshot_due
+        if not worth_it or not self.settled:
+            return
+        self._unsaved = self.store.committed, state()
+        self._save(self._unsaved[1])
+
+    def _write(self) -> None:
+        try:
+            self.store.commit()
+        except StoreError as error:
+            kept = self._unsaved
+            if error.reason != "journal-full" or kept is None or kept[0] != self.store.committed:
+                raise
+            self._save(kept[1])
+            self.store.snapshot(kept[1])  # the journal reaches back to the older of two
+            self.store.commit()
+
+    def _save(self, state: bytes) -> None:
+        self.store.snapshot(state)
+        self._saved_at, self._unsaved = self.store.committed, None
+
+    def _offer(self, record: bytes) -> bool:
+        try:
+            self.store.append(record)
+        except StoreError as error:
+            if error.reason != "pending":
+                raise  # no disk would ever take it
+            return False
+        return True
+
+    def _offer_after_commit(self, record: bytes) -> bool:
+        try:
+            self._write()
+        except StoreError:
+            return False
+        return self._offer(record)
+
+
+class Service:
+    """One node, its link and its store, until somebody calls `stop`."""
+
+    def __init__(
+        self,
+        node: EdgeNode,
+        link: Link,
+        store: Store,
+        clock: NodeClock,
+        notify: Notify,
+        *,
+        status_topic: str,
+        status_file: Path | None = None,
+        saved_at: int = 0,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._node, self._link, self._clock, self._notify = node, link, clock, notify
+        self._ledger = Ledger(store, saved_at)
+        self._status_topic, self._status_file, self._poll_s = status_topic, status_file, poll_s
+        self._stop = False
+        self._trouble: str | None = None  # what the disk said, while it refuses
+        self._retry_at: int | None = None  # a commit is owed
+        self._looked_at = -1  # the index of the last commit after which a snapshot was considered
+        self._told_at: int | None = None
+
+    def stop(self) -> None:
+        """End after this round. A signal handler may call it: it only sets a flag."""
+        self._stop = True
+
+    def run(self) -> int:
+        """Start, go round until stopped, drain; the exit code."""
+        try:
+            self.start()
+            while not self._stop:
+                self.round()
+            self.drain()
+        except BaseException:
+            self._link.abort()  # the broker publishes the will
+            raise
+        return 0
+
+    def start(self) -> None:
+        """Connect; make sure that what was read back is durable."""
+        self._link.subscribe(self._node.subscriptions())
+        self._link.start()
+        if not self._ledger.settled:
+            self._perform([Commit()])
+        self._notify.ready()
+        log.info("started", committed=self._ledger.store.committed)
+
+    def round(self) -> None:
+        """One turn: what came in, what is due, what is owed, and the word that all is well."""
+        self._hear_events()
+        self._take_in()
+        self._perform(self._node.tick(self._clock.now_ms()))
+        if self._retry_at is not None and self._clock.now_ms() >= self._retry_at:
+            self._perform([Commit()])
+        self._tell()
+        self._notify.alive(self._clock.now_ms())
+
+    def drain(self) -> None:
+        """Bring everything to its place, and say goodbye."""
+        self._notify.stopping()
+        self._hear_events()
+        self._perform(self._node.tick(self._clock.now_ms()))
+        self._retry_at = None
+        self._perform([Commit()])
+        self._snapshot(ending=True)
+        status = self._node.status(self._clock.now_ms(), online=False)
+        self._do([Publish(self._status_topic, encode(status), retain=True)])
+        self._told_at = None
+        self._tell(online=False)
+        unsent = self._link.stop(DRAIN_S if self._link.connected else 0.0)
+        pending = self._ledger.store.pending + self._ledger.waiting
+        log.info("stopped", unsent=unsent, not_committed=pending)
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        if self._ledger.waiting:
+            time.sleep(self._poll_s)
+            return
+        for turn in range(DELIVERIES_PER_ROUND):
+            delivery = self._link.poll(0.0 if turn else self._poll_s)
+            self._hear_events()  # a former connection's end comes before the next one's messages
+            if delivery is None:
+                return
+            now_ms = self._clock.now_ms()
+            self._perform(self._node.handle(delivery.topic, delivery.payload, now_ms, delivery))
+            if self._ledger.waiting:
+                return
+
+    def _hear_events(self) -> None:
+        while (event := self._link.poll_event()) is not None:
+            self.counts[type(event).__name__] += 1
+            self._hear(event)
+
+    def _hear(self, event: LinkEvent) -> None:
+        match event:
+            case Connected(session_present, protocol):
+                log.info("connected", protocol=protocol, session_present=session_present)
+                self._perform(self._node.connected(self._clock.now_ms()))
+            case Disconnected(reason, refused):
+                self._node.disconnected()
+                if log.worth_a_line(self.counts["Disconnected"]) or refused:
+                    count = self.counts["Disconnected"]
+                    log.warning("disconnected", reason=reason, refused=refused, count=count)
+            case SubscriptionRefused(filter_, reason):
+                log.error("subscription refused", filter=filter_, reason=reason)
+            case PublishRefused(topic, reason):
+                self._refused(topic, reason)
+
+    # --- what is to be done -----------------------------------------------------------------------
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        """Do all of it; only then is the node's state that of the records in the store."""
+        self._do(actions)
+        if self._ledger.store.committed != self._looked_at:
+            self._snapshot()
+
+    def _do(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Append(record):
+                    self._ledger.append(record)
+                    if self._ledger.waiting and self._retry_at is None:
+                        self._retry_at = self._clock.now_ms()
+                case Commit():
+                    self._do(self._commit())
+                case Publish():
+                    self._publish(action)
+                case Release(token):
+                    if isinstance(token, Delivery):
+                        self._link.acknowledge(token)
+
+    def _publish(self, action: Publish) -> None:
+        if _ACK in action.topic and not self._ledger.store.settled:
+            self.counts["ack_withheld"] += 1  # what was read back may be gone after a power cut
+        elif not self._link.publish(action.topic, action.payload, retain=action.retain):
+            self._refused(action.topic, "the link did not take it")
+
+    def _commit(self) -> list[Action]:
+        """Try; a disk that has just refused is left alone for a while."""
+        now_ms = self._clock.now_ms()
+        if self._trouble is not None and self._retry_at is not None and now_ms < self._retry_at:
+            return []
+        try:
+            self._ledger.commit()
+        except StoreError as error:
+            return self._commit_failed(error, now_ms)
+        if self._trouble is not None:
+            log.info("disk recovered", refusals=self.counts["commit_refused"])
+        self._trouble = self._retry_at = None
+        return self._node.committed(now_ms)
+
+    def _commit_failed(self, error: StoreError, now_ms: int) -> list[Action]:
+        self.counts["commit_refused"] += 1
+        if self._trouble is None or log.worth_a_line(self.counts["commit_refused"]):
+            log.error("commit refused", reason=error.reason, why=error)
+        self._trouble, self._retry_at = str(error), now_ms + RETRY_MS
+        return self._node.commit_failed(_short(error), now_ms)
+
+    def _snapshot(self, *, ending: bool = False) -> None:
+        """Once after each commit, when the node's state is what was committed."""
+        store = self._ledger.store
+        if store.snapshot_due and store.pending and self._trouble is None:
+            self._do(self._commit())  # something was appended after the commit before
+        self._looked_at = store.committed
+        try:
+            self._ledger.snapshot_if_due(self._node.snapshot, ending=ending)
+        except StoreError as error:
+            self.counts["snapshot_refused"] += 1
+            if log.worth_a_line(self.counts["snapshot_refused"]):
+                log.error("snapshot refused", reason=error.reason, why=error)
+
+    def _refused(self, topic: str, reason: str) -> None:
+        self.counts["publish_refused"] += 1
+        count = self.counts["publish_refused"]
+        if log.worth_a_line(count):
+            log.warning("publication refused", topic=topic, reason=reason, count=count)
+
+    # --- how we are -------------------------------------------------------------------------------
+
+    def _tell(self, *, online: bool = True) -> None:
+        now_ms = self._clock.now_ms()
+        recent = self._told_at is not None and now_ms < self._told_at + STATUS_MS
+        if self._status_file is None or recent:
+            return
+        self._told_at = now_ms
+        try:
+            write_status(self._status_file, self.health(now_ms, online=online))
+        except OSError as error:
+            self.counts["status_file_refused"] += 1
+            if log.worth_a_line(self.counts["status_file_refused"]):
+                log.warning("status file cannot be written", why=error)
+
+    def health(self, now_ms: int, *, online: bool = True) -> dict[str, object]:
+        """Everything that `opid-node status` shows."""
+        store, link = self._ledger.store, self._link.counters
+        return {
+            **self._node.status(now_ms, online=online).plain(),
+            "pid": os.getpid(),
+            "connected": self._link.connected,
+            "disk": self._trouble or "ok",
+            "committed": store.committed,
+            "pending": store.pending + self._ledger.waiting,
+            "received": link.received,
+            "published": link.published,
+            "reconnects": link.reconnects,
+            "refused": dict(link.refused),
+            "dropped": dict(link.dropped),
+            "service": dict(self.counts),
+        }
+
+
+def _short(error: StoreError) -> str:
+    """The trouble in a few words, as a status message may carry it."""
+    return error.reason if error.errno is None else f"{error.reason}: {os.strerror(error.errno)}"
+
+
+# --- the real parts -------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_node(config: ServiceConfig) -> Iterator[tuple[EdgeNode, Store, Recovered]]:
+    """The node as its folder remembers it; the folder is ours until the end of the block."""
+    keys = [VerifyKey(bytes.fromhex(key)) for key in config.gateway_keys]
+    with RealDisk(config.state_folder) as disk:
+        store, recovered = Store.open(disk, STORE_LIMITS)
+        node = EdgeNode(config.node, keys)
+        node.restore(recovered.snapshot, recovered.records)
+        recovered.snapshot = None  # the node has it: one copy in memory is enough
+        yield node, store, recovered
+
+
+@contextmanager
+def open_service(config: ServiceConfig, notify: Notify) -> Iterator[Service]:
+    """A service on the real disk and the real broker, ready to `run`."""
+    with open_node(config) as (node, store, recovered):
+        clock = NodeClock()
+        topic = str(NodeTopics(config.node.site, config.node.node).to(Channel.STATUS))
+        now = node.status(clock.now_ms())
+        will = Status.last_will(now.layout_version, now.model_version)
+        link = MqttLink(replace(config.broker, will=Will(topic, encode(will))))
+        service = Service(
+            node,
+            link,
+            store,
+            clock,
+            notify,
+            status_topic=topic,
+            status_file=config.status_file,
+            saved_at=recovered.index,
+        )
+        for note in recovered.notes:
+            service.counts[f"store_{note.kind}"] += 1
+            log.warning("store", kind=note.kind, file=note.file, note=note.sentence)
+        yield service

@@ -1,0 +1,232 @@
+"""`opid-node` as a person or systemd meets it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mosquitto import HOST, Mosquitto
+
+from edge_opid.link import MqttOptions
+from edge_opid.link.mqtt import MqttLink
+from edge_opid.wire import Ack, Channel, NodeTopics, Reading, Status, decode, encode
+
+EXAMPLE = Path(__file__).parent.parent / "docs" / "node.example.toml"
+TOPICS = NodeTopics("farm", "n1")
+WAIT_S = 15.0
+
+
+def opid_node(*arguments, **environment):
+    """Run the command to its end."""
+    command = [sys.executable, "-m", "edge_opid", *map(str, arguments)]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPID_")}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**inherited, **environment}
+    )
+
+
+def write_config(folder: Path, port: int = 1883, more: str = "") -> Path:
+    path = folder / "node.toml"
+    path.write_text(
+        f"""
+[node]
+site = "farm"
+node = "n1"
+classes = ["fresh", "stale"]
+commit_s = 0.2
+[broker]
+host = "{HOST}"
+port = {port}
+{more}
+[state]
+folder = "state"
+status_file = "status.json"
+[[sensors]]
+id = "temp"
+reference = 20.0
+scale = 5.0
+"""
+    )
+    return path
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+
+def test_the_example_passes_and_says_what_it_would_do():
+    done = opid_node("check", EXAMPLE, OPID_BROKER_HOST="10.0.0.5")
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in (
+        "node north of site greenhouse: 4 sensors, 19 columns (8 vanish): WoodburyLearner 5.0 kB",
+        "sensor soil-2: 8 hats; reference and scale from the first 200 readings",
+        "listens to opid/1/greenhouse/north/reading/+, ",
+        "foreign esphome/door/state as source door: door from the payload",
+        "broker 10.0.0.5:1883 as client opid-greenhouse-north; without TLS; no password",
+        "state in /var/lib/opid-node",
+        "committed after 128 records or 5 s",
+    ):
+        assert part in done.stdout
+
+
+def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path):
+    path = write_config(tmp_path, more="prot = 1883")
+    done = opid_node("check", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "opid-node: node.toml, line 10: broker.prot is not a key; did you mean port?\n"
+    )
+
+
+def test_secrets_that_others_may_read_do_not_pass_and_are_not_shown(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("node\nhunter2\n")
+    secret.chmod(0o644)
+    path = write_config(tmp_path, more='credentials = "secret"')
+    done = opid_node("check", path)
+    assert done.returncode == 2
+    assert "has mode 0644, which lets others in" in done.stderr
+    secret.chmod(0o600)
+    done = opid_node("check", path)
+    assert done.returncode == 0
+    assert f"password from {secret}" in done.stdout
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_a_missing_file_and_a_missing_verb_are_exit_code_2(tmp_path):
+    assert opid_node("check", tmp_path / "absent.toml").returncode == 2
+    assert opid_node().returncode == 2
+
+
+# --- run, status, export --------------------------------------------------------------------------
+
+
+@contextmanager
+def running(path: Path):
+    """A node in a process of its own, which is gone at the end."""
+    log = path.with_name("log")
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "edge_opid", "run", str(path)], stderr=errors
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def eventually(condition):
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@contextmanager
+def connection(broker: Mosquitto, *filters: str):
+    options = MqttOptions(client_id="tester", host=HOST, port=broker.port, persistent=False)
+    link = MqttLink(options)
+    link.subscribe(filters)
+    link.start()
+    link.wait_connected(WAIT_S)
+    try:
+        yield link
+    finally:
+        link.stop()
+
+
+def acknowledged(link: MqttLink, seq: int) -> bool:
+    delivery = link.poll(0.1)
+    return delivery is not None and decode(delivery.payload, Ack) == Ack(1, seq)
+
+
+def send(link: MqttLink, first: int, last: int) -> None:
+    topic = str(TOPICS.to(Channel.READING, "attic"))
+    for seq in range(first, last + 1):
+        label = ("fresh", "stale")[seq % 2]
+        reading = Reading(1, seq, seq, {"temp": 20.0 + 5 * (seq % 2)}, label)
+        assert link.publish(topic, encode(reading))
+
+
+def last_status(broker: Mosquitto) -> Status:
+    with connection(broker, str(TOPICS.to(Channel.STATUS))) as link:
+        delivery = link.poll(WAIT_S)
+    assert delivery is not None
+    return decode(delivery.payload, Status)
+
+
+@pytest.fixture
+def broker(tmp_path):
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with Mosquitto(folder) as found:
+        yield found
+
+
+def test_sigterm_commits_what_was_received_and_says_goodbye(tmp_path, broker):
+    """A life on the real broker: run, learn, SIGTERM, export; run again with all it had learned."""
+    path = write_config(tmp_path, broker.port)
+    with running(path) as process, connection(broker, str(TOPICS.to(Channel.ACK, "attic"))) as link:
+        eventually((tmp_path / "status.json").exists)
+        send(link, 1, 40)
+        eventually(lambda: acknowledged(link, 40))
+        busy = opid_node("export", tmp_path / "out.npz", path)
+        assert (busy.returncode, "another process has it open" in busy.stderr) == (1, True)
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+        assert b"OPENBLAS_NUM_THREADS=1" in environment
+        assert b"MALLOC_ARENA_MAX=1" in environment
+        eventually(lambda: json.loads(opid_node("status", "--json", path).stdout)["committed"] > 0)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+    assert last_status(broker).online is False
+    assert "level=info event=stopped unsent=0 not_committed=0" in (tmp_path / "log").read_text()
+
+    told = opid_node("status", path)
+    assert (told.returncode, told.stdout.split(",")[0]) == (1, "not running")
+    done = opid_node("export", tmp_path / "out.npz", path)
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "out.npz") as saved:
+        assert list(saved["columns"]) == ["temp", "bias"]
+        assert list(saved["classes"]) == ["fresh", "stale"]
+        assert saved["W"].shape == (2, 2)
+        assert json.loads(str(saved["layout"]))["sensors"][0][0] == "temp"
+
+    with running(path) as process, connection(broker, str(TOPICS.to(Channel.ACK, "attic"))) as link:
+        send(link, 40, 41)
+        eventually(lambda: acknowledged(link, 41))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 0
+
+
+def test_a_node_without_a_broker_starts_all_the_same(tmp_path):
+    path = write_config(tmp_path, port=1)
+    with running(path) as process:
+        eventually((tmp_path / "status.json").exists)
+        told = opid_node("status", path)
+        assert (told.returncode, "connected False" in told.stdout) == (0, True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+
+
+def test_a_folder_that_cannot_be_written_is_one_line_of_log_and_exit_code_1(tmp_path):
+    path = write_config(tmp_path)
+    (tmp_path / "state").write_text("a file where the folder should be")
+    done = opid_node("run", path)
+    assert done.returncode == 1
+    assert 'level=error event="cannot go on" why=' in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_status_without_a_node_is_one_sentence(tmp_path):
+    done = opid_node("status", write_config(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith("opid-node: no node has told how it is: ")
