@@ -65,7 +65,7 @@ def run(config: ServiceConfig, _given: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT, then commit, say goodbye, and end."""
     if not EARLY.keys() <= os.environ.keys():
         os.execve(sys.executable, sys.orig_argv, {**EARLY, **os.environ})
-    from edge_opid.service import open_service  # noqa: PLC0415 - paho is for `run` alone
+    from edge_opid.opening import open_service  # noqa: PLC0415 - paho is for `run` alone
 
     log.set_up(config.log_level, os.environ)
     try:
@@ -193,7 +193,7 @@ def _number(value: object) -> str:
 
 def export(config: ServiceConfig, given: argparse.Namespace) -> int:
     """Write the layout and the weights of a stopped node to a file that NumPy reads."""
-    from edge_opid.service import open_node  # noqa: PLC0415 - it brings paho along
+    from edge_opid.opening import open_node  # noqa: PLC0415 - it brings paho along
 
     with open_node(config) as (node, _, _):
         senses = node.state.senses

@@ -23,6 +23,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from edge_opid.config_lines import place
 from edge_opid.errors import OpidError
 from edge_opid.link.options import MqttOptions, TlsFiles
 from edge_opid.node.config import ForeignConfig, NodeConfig, NodeConfigError, SensorConfig
@@ -111,7 +112,7 @@ def parse_config(
         _override(tables, environment, variables)
         return _build(_checked(tables), path.parent)
     except NodeConfigError as error:
-        where = variables.get(error.key) or _place(text, error.key, path)
+        where = variables.get(error.key) or place(text, error.key, path)
         raise ConfigError(f"{where}: {error}") from error
 
 
@@ -277,39 +278,3 @@ def _tls(given: Table, folder: Path) -> TlsFiles | None:
     if not paths:
         return None
     return TlsFiles(paths["tls_ca"], paths.get("tls_certificate"), paths.get("tls_key"))
-
-
-# --- where a key stands ---------------------------------------------------------------------------
-
-_HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]")
-_KEY = re.compile(r"(.*?)(?:\[(\d+)\])?(?:\.(.+))?", re.DOTALL)  # matches any text
-
-
-def _place(text: str, key: str, path: Path) -> str:
-    number = line_of(text, key)
-    return path.name if number is None else f"{path.name}, line {number}"
-
-
-def line_of(text: str, key: str) -> int | None:
-    r"""The line of a key, or of its section, which a TOML parser does not tell; None: nowhere.
-
-    >>> text = '[node]\nsite = "farm"\n[[sensors]]\nid = "t1"\n[[sensors]]\nid = "t1"'
-    >>> line_of(text, "sensors[1].id"), line_of(text, "node.rho"), line_of(text, "log.level")
-    (6, 1, None)
-    """
-    section, wanted, name = _KEY.fullmatch(key).groups()  # type: ignore[union-attr]
-    quoted = re.compile(rf"""\s*["']?{re.escape(name or section)}["']?\s*[=.]""")
-    header_line, place, inside = None, -1, not name
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            title = header[1].replace('"', "")
-            place += title == section
-            here = wanted is None or place == int(wanted)
-            inside = here and title == section
-            if here and title == f"{section}.{name}":
-                return number
-            if inside and header_line is None:
-                header_line = number
-        elif inside and quoted.match(line):
-            return number
-    return header_line

@@ -17,16 +17,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nacl.signing import VerifyKey
-
 from edge_opid import log
-from edge_opid.config import ServiceConfig
+from edge_opid.ledger import Ledger
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -35,22 +31,18 @@ from edge_opid.link.contract import (
     LinkEvent,
     PublishRefused,
     SubscriptionRefused,
-    Will,
 )
-from edge_opid.link.mqtt import MqttLink
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.notify import Notify, write_status
-from edge_opid.store import Limits, RealDisk, Recovered, Store, StoreError
-from edge_opid.wire import LIMITS, Channel, NodeTopics, Status, encode
+from edge_opid.store import Store, StoreError
+from edge_opid.wire import Channel, encode
 
 POLL_S = 0.1  # the longest wait for a message: a node wants its tick four times a second
 DELIVERIES_PER_ROUND = 64  # a burst must not keep the node from its tick: some 15 ms
 RETRY_MS = 1_000  # between two attempts at a disk that refuses
 STATUS_MS = 3_000  # between two status files
 DRAIN_S = 5.0  # for what is queued to reach the broker when we stop
-# A signed document is the largest record: the store must take whatever the wire lets through.
-STORE_LIMITS = Limits(record_bytes_max=LIMITS.payload_bytes_max + 1_024)
 _ACK = f"/{Channel.ACK}/"
 
 
@@ -73,78 +65,6 @@ class NodeClock:
     def now_ms(self) -> int:
         """Milliseconds since 1970, about."""
         return int((self._offset_s + self._monotonic()) * 1000)
-
-
-class Ledger:
-    """Records on their way to the disk, and the snapshots that make room for them."""
-
-    def __init__(self, store: Store, saved_at: int) -> None:
-        self.store = store
-        self._saved_at = saved_at  # the index that the newest snapshot covers
-        self._waiting: deque[bytes] = deque()
-        self._unsaved: tuple[int, bytes] | None = None  # index and state the disk refused
-
-    @property
-    def waiting(self) -> int:
-        """How many records the store would not even keep in memory."""
-        return len(self._waiting)
-
-    @property
-    def settled(self) -> bool:
-        """Whether everything appended is durable."""
-        return not self._waiting and not self.store.pending and self.store.settled
-
-    def append(self, record: bytes) -> None:
-        """Keep a record: in the store, if need be after a commit, or else here."""
-        if self._waiting or not (self._offer(record) or self._offer_after_commit(record)):
-            self._waiting.append(record)
-
-    def commit(self) -> None:
-        """Make everything durable, or raise `StoreError`; then nothing is lost, and try again."""
-        self._write()
-        while self._waiting:
-            while self._waiting and self._offer(self._waiting[0]):
-                self._waiting.popleft()
-            self._write()
-
-    def snapshot_if_due(self, state: Callable[[], bytes], *, ending: bool = False) -> None:
-        """Save the state, if it is worth it and exactly the committed records made it."""
-        worth_it = self._saved_at < self.store.committed if ending else self.store.snapshot_due
-        if not worth_it or not self.settled:
-            return
-        self._unsaved = self.store.committed, state()
-        self._save(self._unsaved[1])
-
-    def _write(self) -> None:
-        try:
-            self.store.commit()
-        except StoreError as error:
-            kept = self._unsaved
-            if error.reason != "journal-full" or kept is None or kept[0] != self.store.committed:
-                raise
-            self._save(kept[1])
-            self.store.snapshot(kept[1])  # the journal reaches back to the older of two
-            self.store.commit()
-
-    def _save(self, state: bytes) -> None:
-        self.store.snapshot(state)
-        self._saved_at, self._unsaved = self.store.committed, None
-
-    def _offer(self, record: bytes) -> bool:
-        try:
-            self.store.append(record)
-        except StoreError as error:
-            if error.reason != "pending":
-                raise  # no disk would ever take it
-            return False
-        return True
-
-    def _offer_after_commit(self, record: bytes) -> bool:
-        try:
-            self._write()
-        except StoreError:
-            return False
-        return self._offer(record)
 
 
 class Service:
@@ -366,43 +286,3 @@ class Service:
 def _short(error: StoreError) -> str:
     """The trouble in a few words, as a status message may carry it."""
     return error.reason if error.errno is None else f"{error.reason}: {os.strerror(error.errno)}"
-
-
-# --- the real parts -------------------------------------------------------------------------------
-
-
-@contextmanager
-def open_node(config: ServiceConfig) -> Iterator[tuple[EdgeNode, Store, Recovered]]:
-    """The node as its folder remembers it; the folder is ours until the end of the block."""
-    keys = [VerifyKey(bytes.fromhex(key)) for key in config.gateway_keys]
-    with RealDisk(config.state_folder) as disk:
-        store, recovered = Store.open(disk, STORE_LIMITS)
-        node = EdgeNode(config.node, keys)
-        node.restore(recovered.snapshot, recovered.records)
-        recovered.snapshot = None  # the node has it: one copy in memory is enough
-        yield node, store, recovered
-
-
-@contextmanager
-def open_service(config: ServiceConfig, notify: Notify) -> Iterator[Service]:
-    """A service on the real disk and the real broker, ready to `run`."""
-    with open_node(config) as (node, store, recovered):
-        clock = NodeClock()
-        topic = str(NodeTopics(config.node.site, config.node.node).to(Channel.STATUS))
-        now = node.status(clock.now_ms())
-        will = Status.last_will(now.layout_version, now.model_version)
-        link = MqttLink(replace(config.broker, will=Will(topic, encode(will))))
-        service = Service(
-            node,
-            link,
-            store,
-            clock,
-            notify,
-            status_topic=topic,
-            status_file=config.status_file,
-            saved_at=recovered.index,
-        )
-        for note in recovered.notes:
-            service.counts[f"store_{note.kind}"] += 1
-            log.warning("store", kind=note.kind, file=note.file, note=note.sentence)
-        yield service

@@ -22,7 +22,7 @@ from pathlib import Path
 from edge_opid.config import ServiceConfig, load_config
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
-from edge_opid.service import open_node
+from edge_opid.opening import open_node
 from edge_opid.wire import Channel, Topic, decode
 
 WAIT_S = 60.0  # for one thing to happen on a busy machine; nothing is judged by its speed

@@ -1,0 +1,57 @@
+"""The real parts of a node, put together: its folder, its broker, its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from nacl.signing import VerifyKey
+
+from edge_opid import log
+from edge_opid.config import ServiceConfig
+from edge_opid.ledger import STORE_LIMITS
+from edge_opid.link.contract import Will
+from edge_opid.link.mqtt import MqttLink
+from edge_opid.node.edge_node import EdgeNode
+from edge_opid.notify import Notify
+from edge_opid.service import NodeClock, Service
+from edge_opid.store import RealDisk, Recovered, Store
+from edge_opid.wire import Channel, NodeTopics, Status, encode
+
+
+@contextmanager
+def open_node(config: ServiceConfig) -> Iterator[tuple[EdgeNode, Store, Recovered]]:
+    """The node as its folder remembers it; the folder is ours until the end of the block."""
+    keys = [VerifyKey(bytes.fromhex(key)) for key in config.gateway_keys]
+    with RealDisk(config.state_folder) as disk:
+        store, recovered = Store.open(disk, STORE_LIMITS)
+        node = EdgeNode(config.node, keys)
+        node.restore(recovered.snapshot, recovered.records)
+        recovered.snapshot = None  # the node has it: one copy in memory is enough
+        yield node, store, recovered
+
+
+@contextmanager
+def open_service(config: ServiceConfig, notify: Notify) -> Iterator[Service]:
+    """A service on the real disk and the real broker, ready to `run`."""
+    with open_node(config) as (node, store, recovered):
+        clock = NodeClock()
+        topic = str(NodeTopics(config.node.site, config.node.node).to(Channel.STATUS))
+        now = node.status(clock.now_ms())
+        will = Status.last_will(now.layout_version, now.model_version)
+        link = MqttLink(replace(config.broker, will=Will(topic, encode(will))))
+        service = Service(
+            node,
+            link,
+            store,
+            clock,
+            notify,
+            status_topic=topic,
+            status_file=config.status_file,
+            saved_at=recovered.index,
+        )
+        for note in recovered.notes:
+            service.counts[f"store_{note.kind}"] += 1
+            log.warning("store", kind=note.kind, file=note.file, note=note.sentence)
+        yield service
