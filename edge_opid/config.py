@@ -23,7 +23,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from edge_opid.config_lines import place
+from edge_opid.config_lines import place as place_in
 from edge_opid.errors import OpidError
 from edge_opid.link.options import MqttOptions, TlsFiles
 from edge_opid.node.config import ForeignConfig, NodeConfig, NodeConfigError, SensorConfig
@@ -112,7 +112,7 @@ def parse_config(
         _override(tables, environment, variables)
         return _build(_checked(tables), path.parent)
     except NodeConfigError as error:
-        where = variables.get(error.key) or place(text, error.key, path)
+        where = variables.get(error.key) or place_in(text, error.key, path)
         raise ConfigError(f"{where}: {error}") from error
 
 

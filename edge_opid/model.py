@@ -14,6 +14,9 @@ from .wire import Weights
 FOLDED = "folded"
 """The form whose matrix W takes every column of the layout to every class, all parts folded in."""
 
+WEIGHT_MAX = 1e30
+"""With 160 columns, each as large as a learner takes (1e6), no score overflows in float32."""
+
 
 class ModelError(OpidError, ValueError):
     """Weights that do not fit: `reason` is a word to count by."""
@@ -53,6 +56,9 @@ class CompactModel:
             )
         if not np.isfinite(W).all():
             raise ModelError("nonfinite", f"W of version {version} must be finite, and is not")
+        if np.abs(W).max() > WEIGHT_MAX:
+            got = f"{np.abs(W).max():g}"
+            raise ModelError("range", f"W of version {version} must be <= {WEIGHT_MAX:g}, got {got}")
         return cls(version, W)
 
     def state(self) -> dict[str, Any]:

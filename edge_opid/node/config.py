@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from edge_opid.errors import OpidError
 from edge_opid.layout.layout import BIAS
+from edge_opid.learner.settings import LIMIT
 from edge_opid.node.foreign import ForeignTopic
 from edge_opid.wire.errors import WireError, shown
 from edge_opid.wire.fields import Text
@@ -201,7 +202,7 @@ class NodeConfig:
         _known(self.vanishing, ids, "node.vanishing")
 
     def _check_learning(self) -> None:
-        _above(self.gate, "node.gate")
+        _above(self.gate, "node.gate", at_most=LIMIT)
         _within(self.lam, "node.lam", 0, LIMITS.number_max)
         _above(self.rho, "node.rho")
         _above(self.forgetting, "node.forgetting", at_most=1)

@@ -2,7 +2,8 @@
 
 1. size, and signature by a trusted key (`wire.open_sealed`); 2. type (`wire.decode`); 3. addressed
 to me; 4. newer than my floor, but not absurdly so; an equal version must have equal content;
-5. my classes, and a layout that is mine or newer; 6. weights of that layout's shape, finite.
+5. my classes, and a layout that is mine or newer, whose gate lets nothing through that a learner
+would not take; 6. weights of that layout's shape, finite, and so are their scores.
 
 What fails is refused with a reason to count by, and changes nothing.
 """
@@ -16,6 +17,7 @@ from nacl.signing import VerifyKey
 
 from ..errors import LayoutError, OpidError
 from ..layout import Layout, Sensor
+from ..learner.settings import LIMIT
 from ..model import CompactModel
 from ..wire import LIMITS, Desired, SensorDescription, decode, digest, open_sealed
 
@@ -97,6 +99,8 @@ def _check_layout(desired: Desired, mine: Standing) -> None:
         layout = layout_of(desired.sensors, desired.vanishing, desired.gate)
     except LayoutError as error:
         raise DesiredError("layout", f"layout {desired.layout_version}: {error}") from error
+    if desired.gate > LIMIT:
+        raise DesiredError("range", f"gate must be <= {LIMIT:g}, got {desired.gate}")
     if desired.weights is not None:
         CompactModel.from_weights(
             desired.weights, desired.version, layout.width, len(desired.classes)

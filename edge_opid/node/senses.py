@@ -152,7 +152,8 @@ class Senses:
     ) -> None:
         """The gateway's next layout."""
         ids = {sensor.id for sensor in sensors}
-        self.silent = tuple(sensor for sensor in self.silent if sensor in ids)
+        silent = tuple(sensor for sensor in self.silent if sensor in ids)
+        self.silent = silent if len(silent) < len(ids) else ()  # at least one is waited for
         self._describe(sensors, vanishing, gate)
         self._parked = None
         self._move_to(self._without_silent(), carry)
