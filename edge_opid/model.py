@@ -57,8 +57,8 @@ class CompactModel:
         if not np.isfinite(W).all():
             raise ModelError("nonfinite", f"W of version {version} must be finite, and is not")
         if np.abs(W).max() > WEIGHT_MAX:
-            got = f"{np.abs(W).max():g}"
-            raise ModelError("range", f"W of version {version} must be <= {WEIGHT_MAX:g}, got {got}")
+            largest = f"{np.abs(W).max():g}"
+            raise ModelError("range", f"|W| must be at most {WEIGHT_MAX:g}, got {largest}")
         return cls(version, W)
 
     def state(self) -> dict[str, Any]:
