@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from rig import CLASSES, TOPICS, Rig, desired, folded
 
-from edge_opid import Layout, Sensor, WoodburyLearner
+from edge_opid import Layout, LayoutError, Sensor, WoodburyLearner
 from edge_opid.node.config import ForeignConfig, SensorConfig
+from edge_opid.node.senses import Senses
 from edge_opid.wire import Channel, InstanceId, Label, SensorReturned, SensorSilent, Summary, encode
 
 
@@ -270,3 +271,24 @@ def test_whatever_arrives_is_counted_and_released(topic, payload):
     assert rig.released == ["bad"]
     assert sum(rig.node.counts.values()) == 1
     assert rig.frozen() == before
+
+
+def test_an_input_that_fails_half_way_is_journalled_and_replays_to_the_same_bits(monkeypatch):
+    """It should not happen; if it does, the journal must still explain the state."""
+    rows, labels = world(20)
+    rig = Rig.make()
+    real = Senses.learn
+
+    def failing(senses, x, label):
+        real(senses, x, label)
+        if senses.learner.readings == 7:
+            raise LayoutError("planted")
+
+    monkeypatch.setattr(Senses, "learn", failing)
+    live(rig, rows, labels)
+    rig.commit(0)
+    assert rig.node.counts["input-failed"] == 1
+    assert "planted" in rig.node.status(0).degraded
+    assert len(rig.durable) == 20
+    assert rig.acks()[-1].seq == 20
+    assert rig.reborn().frozen() == rig.frozen()

@@ -15,6 +15,9 @@ from .sensor import Pair, Sensor
 NORMAL_SPREAD = 3.2897
 """How many standard deviations lie between the 5 % and the 95 % quantile of a normal sensor."""
 
+SCALE_MIN = float(np.finfo(np.float32).tiny)
+"""A smaller scale would be 0 in float32."""
+
 
 class WarmUp:
     """Holds the first readings, and says what layout they suggest: now, and better later.
@@ -122,9 +125,9 @@ def _scale(seen: NDArray[np.float64], reference: float) -> float:
     quantiles; then all values count. One that never moved gets a quarter of its reference, or 1.
     """
     if len(seen) and (width := float(np.subtract(*np.quantile(seen, [0.95, 0.05])))) > 0:
-        return round(width / NORMAL_SPREAD, 4 - int(np.floor(np.log10(width))))
+        return max(SCALE_MIN, round(width / NORMAL_SPREAD, 4 - int(np.floor(np.log10(width)))))
     if len(seen) and (deviation := float(seen.std())) > 0:
-        return deviation
+        return max(SCALE_MIN, deviation)
     return max(1.0, abs(reference) / 4)
 
 

@@ -14,6 +14,7 @@ from nacl.signing import VerifyKey
 
 from ..errors import OpidError, Refusal
 from ..wire import (
+    LIMITS,
     Channel,
     Filter,
     InstanceId,
@@ -29,13 +30,14 @@ from . import inputs
 from .actions import Action, Append, Commit, Release
 from .config import NodeConfig
 from .desired import DesiredError, verified
+from .effects import Effect
 from .foreign import ForeignTopic, parse
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .intake import Duplicate, Held, Intake, Take
 from .rate import RateLimit
 from .snapshot import pack_state, unpack_state
 from .state import NodeState
-from .voice import Voice
+from .voice import Voice, short_line
 
 PENDING_BYTES_MAX = 98_304  # three quarters of what the store keeps: one message more always fits
 STATUS_MS = 30_000
@@ -150,11 +152,10 @@ class EdgeNode:
             self.counts["too-many-sources"] += 1
             return [Release(token)]
         boot, seq = self.state.expected.get(source, (0, 1))
+        reading = Reading(boot, seq, now_ms, values, label)  # an error where numbers have run out
         if self._blocked(len(payload)):
-            return self._unkept(source, Reading(boot, seq, now_ms, values, label), token)
-        self.counts["readings"] += 1
-        accepted = Accepted(now_ms, source, boot, seq, now_ms, values, label)
-        return self._owing(self._change(accepted), None, token)
+            return self._unkept(source, reading, token)
+        return self._owing(self._accept(source, reading, now_ms), None, token)
 
     def _label(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         label, tolerance = decode(payload, Label), self.config.label_tolerance_ms
@@ -208,8 +209,17 @@ class EdgeNode:
         self._pending += 1
         self._pending_bytes += len(record) + 64
         for effect in self.state.apply(change):
-            actions += self._voice.of(effect, self.state.layout_version)
+            actions += self._told_of(effect)
         return actions
+
+    def _told_of(self, effect: Effect) -> list[Action]:
+        """What cannot be said must not keep the record from the journal."""
+        try:
+            return self._voice.of(effect, self.state.layout_version)
+        except WireError as error:
+            self.counts["not-told"] += 1
+            self._voice.complaints.append(str(error))
+            return []
 
     def _owing(self, actions: list[Action], source: str | None, token: object) -> list[Action]:
         """Keep the delivery, and the source's acknowledgement, for after the commit.
@@ -235,7 +245,7 @@ class EdgeNode:
         if not known:
             return [Release(token)]
         prediction, _ = self.state.predicted(known, number, reading.time_ms)
-        return [Release(token), *self._voice.of(prediction, self.state.layout_version)]
+        return [Release(token), *self._told_of(prediction)]
 
     def committed(self, now_ms: int) -> list[Action]:
         """Everything appended is durable: acknowledge it."""
@@ -275,14 +285,16 @@ class EdgeNode:
         """How this node is."""
         troubles = [self._disk_trouble] if self._disk_trouble else []
         troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
+        troubles += self._voice.complaints
+        counts = sorted(self.counted().items())  # one message may skip 2⁵³ numbers
         return Status(
             online=online,
             layout_version=self.state.layout_version,
             model_version=self.state.slots.version(),
             time_ms=now_ms,
-            counts=dict(sorted(self.counted().items())[:64]),
+            counts={name: min(n, LIMITS.integer_max) for name, n in counts[: LIMITS.counts_max]},
             accuracy=self.state.board.accuracies(),
-            degraded=tuple(trouble[:64] for trouble in troubles[:16]),
+            degraded=tuple(short_line(trouble) for trouble in troubles[: LIMITS.reasons_max]),
         )
 
     def counted(self) -> Counter[str]:

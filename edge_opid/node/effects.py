@@ -25,9 +25,10 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something to count, by a short word."""
+    """Something to count, by a short word; a sentence where it should not have happened."""
 
     reason: str
+    sentence: str = ""
 
 
 Effect = Predicted | Noted | Event | Summary

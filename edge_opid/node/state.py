@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import OpidError
 from ..model import CompactModel
 from ..wire import (
     Desired,
@@ -57,7 +58,12 @@ class NodeState:
         self.version, self.content, self.layout_version = 0, "", 0
 
     def apply(self, change: Input) -> list[Effect]:
-        """Change as this input says."""
+        """Change as this input says.
+
+        An input that got this far should not fail. If one does, it is noted, and stays in the
+        journal: replay fails at the same place and leaves the same bits, where an error thrown
+        from here would leave a state that its journal does not explain.
+        """
         handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
             Accepted: self._accepted,
             Labelled: self._labelled,
@@ -65,7 +71,10 @@ class NodeState:
             Silenced: self._silenced,
             Ordered: self._ordered,
         }
-        return handlers[type(change)](change)
+        try:
+            return handlers[type(change)](change)
+        except OpidError as error:
+            return [Noted("input-failed", str(error))]
 
     # -- readings ------------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 
 from ..wire import (
+    LIMITS,
     Ack,
     Channel,
     NodeTopics,
@@ -20,11 +21,22 @@ from .config import NodeConfig
 from .effects import Effect, Noted, Predicted
 
 
+def short_line(text: str) -> str:
+    """As much of a text as a status may carry: one printable line.
+
+    >>> short_line("disk full:\\nλ")
+    'disk full: λ'
+    """
+    printable = "".join(each if each.isprintable() else " " for each in text) or "unknown"
+    return printable.encode()[: LIMITS.text_bytes_max].decode(errors="ignore")
+
+
 class Voice:
     """Publications of one node; what is only to be counted goes to `counts`."""
 
     def __init__(self, config: NodeConfig, counts: Counter[str]) -> None:
         self._config, self._counts = config, counts
+        self.complaints: deque[str] = deque(maxlen=4)  # what should not have happened, for the log
         topics = NodeTopics(config.site, config.node)
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
@@ -32,8 +44,10 @@ class Voice:
     def of(self, effect: Effect, layout_version: int) -> list[Action]:
         """Tell of an effect."""
         match effect:
-            case Noted(reason):
+            case Noted(reason, sentence):
                 self._counts[reason] += 1
+                if sentence:
+                    self.complaints.append(sentence)
                 return []
             case Predicted():
                 self._counts["predictions"] += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+import numpy as np
+
 from ..layout import WarmUp
 from ..wire import SensorDescription
 from .config import NodeConfig
@@ -71,10 +73,16 @@ class Warming:
     def _moved(
         self, knots: tuple[float, ...], at: float, unit: float, reference: float, scale: float
     ) -> tuple[float, ...]:
-        """Inner knots in the units that were given; the ends stay at the gate."""
+        """Inner knots in the units that were given; the ends stay at the gate.
+
+        What is next to each other there may be the same here, as far as float32 can tell.
+        """
         gate = self._config.gate
-        inner = (((knot * unit + at) - reference) / scale for knot in knots[1:-1])
-        return (-gate, *(k for k in inner if abs(k) < gate), gate) if knots else ()
+        inner = [((knot * unit + at) - reference) / scale for knot in knots[1:-1]]
+        distinct: dict[float, float] = {}
+        for knot in (-gate, gate, *(k for k in inner if abs(k) < gate)):
+            distinct.setdefault(float(np.float32(knot)), knot)
+        return tuple(sorted(distinct.values())) if knots else ()
 
     def state(self) -> dict[str, Any]:
         """The rows, for `restored`."""

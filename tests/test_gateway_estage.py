@@ -1,0 +1,217 @@
+"""The E-stage's fits against direct solves in float64: every formula has its slow twin here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracle import one_hot
+
+pytest.importorskip("sklearn", reason="the gateway extra is not installed")
+
+from edge_opid import MismatchError
+from gateway.estage import (
+    Batch,
+    BatchError,
+    Kernel,
+    compacted,
+    fit_kernel_opid,
+    fit_opid,
+    fit_opide,
+    fit_residual,
+    fold,
+    rounded,
+    z_alone,
+)
+from gateway.estage.compact import landmarks_that_fit, shrunk
+from gateway.estage.logistic import one_vs_rest
+from gateway.estage.opid import penalties
+from gateway.estage.sums import training_sums
+
+
+def world(n=80, c=3, d_a=7, seed=0, noise=0.8):
+    """Z knows the class through noise, the first new column knows it better, the rest nothing."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, c, n)
+    Z = one_hot(y, c) + noise * rng.normal(size=(n, c))
+    Xa = rng.normal(size=(n, d_a)) + 0.3
+    Xa[:, 0] += 2 * y
+    return Z, Xa, y
+
+
+def eq16_eq17(Z, Xa, y, gamma, penalty, centred=True, rounds=5000):
+    """Algorithm 1 as printed: the block system of Eq. 17 and Eq. 16 in turn."""
+    c, d_a, Y = Z.shape[1], Xa.shape[1], one_hot(y, Z.shape[1])
+    if centred:
+        Z, Xa, Y = Z - Z.mean(0), Xa - Xa.mean(0), Y - Y.mean(0)
+    P, (p1, p2), w1 = np.hstack([Z, Z, Xa]), penalties(penalty, c, d_a), 0.5
+    for _ in range(rounds):
+        ridge = np.repeat([gamma * p1 / w1, gamma * p2 / (1 - w1)], [c, c + d_a])
+        V = np.linalg.solve(P.T @ P + np.diag(ridge), P.T @ Y)
+        first, second = np.linalg.norm(V[:c]) * p1**0.5, np.linalg.norm(V[c:]) * p2**0.5
+        before, w1 = w1, first / (first + second)
+        if abs(w1 - before) < 1e-14:
+            break
+    return w1, V[:c] + V[c : 2 * c], V[2 * c :]
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.3, 3.0, 8.0])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_opid_does_not_end_where_the_papers_alternation_ends(gamma, intercept):
+    Z, Xa, y = world()
+    w1, V_z, V_a = eq16_eq17(Z, Xa, y, gamma, "balanced", intercept)
+    model = fit_opid(Z, Xa, y, 3, gamma=gamma, intercept=intercept)
+    assert 0 < w1 < 1
+    assert model.details["w1"] == pytest.approx(w1, abs=1e-6)
+    assert np.allclose(model.V_z, V_z, atol=1e-6)
+    assert np.allclose(model.V_a, V_a, atol=1e-6)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 1.0, 100.0])
+def test_the_printed_form_is_more_than_one_ridge(gamma):
+    """FACTS 11: w₁ → 0 leaves the ridge on [Z, X^(a)] with the penalty γ/(c + d_a)."""
+    Z, Xa, y = world()
+    M, Y = np.hstack([Z, Xa]), one_hot(y, 3)
+    centred = M - M.mean(0)
+    ridge = gamma / M.shape[1] * np.eye(M.shape[1])
+    V = np.linalg.solve(centred.T @ centred + ridge, centred.T @ (Y - Y.mean(0)))
+    model = fit_opid(Z, Xa, y, 3, gamma=gamma, penalty="printed")
+    assert model.details["w1"] == 0.0
+    assert np.allclose(np.vstack([model.V_z, model.V_a]), V, atol=1e-10)
+    assert np.allclose(model.bias, Y.mean(0) - M.mean(0) @ V, atol=1e-10)
+
+
+def test_a_huge_penalty_divides_by_zero():
+    """w₂ = 0: the new sensors are not used at all, and nothing is NaN."""
+    Z, Xa, y = world()
+    Xa[:, 0] = 0.0
+    model = fit_opid(Z, Xa, y, 3, gamma=1e6)
+    assert model.details["w1"] == 1.0
+    assert not model.V_a.any()
+    assert np.isfinite(model.scores(Z, Xa)).all()
+
+
+def test_sums_of_a_fold_differ_from_those_of_its_rows():
+    """An offset of 1e4 would cost eight digits, were the sums not taken about the means."""
+    Z, Xa, y = world()
+    M, Y, held = np.hstack([Z, Xa + 1e4]), one_hot(y, 3), np.arange(5, 30)
+    sums = training_sums(M, Y, [held])
+    rows, targets = np.delete(M, held, 0), np.delete(Y, held, 0)
+    middle = rows - rows.mean(0)
+    assert np.allclose(sums.gram[0], middle.T @ middle, rtol=1e-9, atol=1e-7)
+    assert np.allclose(sums.cross[0], middle.T @ (targets - targets.mean(0)), atol=1e-7)
+    assert np.allclose(sums.M_mean[0], rows.mean(0), rtol=1e-12)
+
+
+def test_residual_is_not_the_ridge_of_what_z_leaves():
+    Z, Xa, y = world()
+    M = np.column_stack([Z, Xa, np.ones(len(y))])
+    V = np.linalg.solve(M.T @ M + 2.0 * np.eye(M.shape[1]), M.T @ (one_hot(y, 3) - Z))
+    model = fit_residual(Z, Xa, y, 3, gamma=2.0)
+    assert np.allclose(model.scores(Z, Xa), Z + M @ V, atol=1e-10)
+
+
+def test_logistic_regression_is_not_at_the_minimum_of_eq_19():
+    """The gradient of Eq. 19, the bias penalised as one more column (LIBLINEAR's way)."""
+    Z, Xa, y = world()
+    X = np.hstack([Z, Xa])
+    W, bias = one_vs_rest(X, y, 3, cost=0.7)
+    for k in range(3):
+        sign = np.where(y == k, 1.0, -1.0)
+        pull = sign / (1 + np.exp(sign * (X @ W[:, k] + bias[k])))
+        gradient = np.append(W[:, k], bias[k]) - 0.7 * np.append(pull @ X, pull.sum())
+        start = 0.7 * np.abs(np.append((sign / 2) @ X, 0)).max()
+        assert np.abs(gradient).max() < 5e-3 * start
+
+
+def test_opide_weighs_the_classifiers_by_something_else_than_w():
+    """Whatever cross-validation chose, the model is w₁ of one classifier and w₂ of another."""
+    Z, Xa, y = world(n=60)
+    model = fit_opide(Z, Xa, y, 3)
+    w1 = model.details["w1"]
+    costs = 10.0 ** np.arange(-3, 4)
+    fits = [
+        w1 * np.vstack([one_vs_rest(Z, y, 3, a)[0], np.zeros((7, 3))])
+        + (1 - w1) * one_vs_rest(np.hstack([Z, Xa]), y, 3, b)[0]
+        for a in costs
+        for b in costs
+    ]
+    got = np.vstack([model.V_z, model.V_a])
+    assert min(np.abs(fit - got).max() for fit in fits) < 1e-12
+
+
+@pytest.mark.parametrize("gamma", [0.05, 1.0])
+def test_the_linear_kernel_differs_from_the_linear_form(gamma):
+    Z, Xa, y = world()
+    Z, Xa = (Z - Z.mean(0)) / Z.std(0), (Xa - Xa.mean(0)) / Xa.std(0)
+    dual = fit_kernel_opid(Z, Xa, y, 3, kernels=[Kernel("linear")], gamma=gamma)
+    primal = fit_opid(Z, Xa, y, 3, gamma=gamma)
+    assert dual.details["w1"] == pytest.approx(primal.details["w1"], abs=1e-5)
+    assert np.allclose(dual.scores(Z, Xa), primal.scores(Z, Xa), atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [Kernel("rbf", 1.0), Kernel("poly", 2.0)])
+def test_all_rows_as_landmarks_are_not_the_exact_kernel(kernel):
+    Z, Xa, y = world()
+    exact = fit_kernel_opid(Z, Xa, y, 3, kernels=[kernel])
+    every = shrunk(exact, Batch.of(Z, Xa, y, 3), np.arange(len(y)), len(y))
+    assert np.allclose(every.scores(Z, Xa), exact.scores(Z, Xa), atol=1e-4)
+
+
+def test_a_ring_is_not_seen_by_the_kernel_or_lost_by_its_compact_form():
+    """No linear form can tell inside from outside; 40 landmarks can, and say what they lose."""
+    rng = np.random.default_rng(3)
+    Xa = rng.normal(size=(200, 2))
+    y = (np.linalg.norm(Xa, axis=1) > 1.18).astype(int)
+    Z = 0.1 * rng.normal(size=(200, 2)) + 0.5
+    batch = Batch.of(Z, Xa, y, 2)
+    linear = np.mean(fit_opid(Z, Xa, y, 2).scores(Z, Xa).argmax(1) == y)
+    model = fit_kernel_opid(Z, Xa, y, 2)
+    small = compacted(model, batch, count=40)
+    assert small.exact_accuracy > linear + 0.2
+    assert abs(small.loss) <= 0.03
+    assert len(small.model.support) <= 40
+    assert small.nbytes == 4 * (40 * (4 + 2 * 2) + 2 * 4 + 2)
+
+
+def test_landmarks_that_fit_do_not_fit():
+    Z, Xa, y = world()
+    batch = Batch.of(Z, Xa, y, 3)
+    count = landmarks_that_fit(batch, 4096)
+    model = fit_kernel_opid(Z, Xa, y, 3)
+    assert compacted(model, batch, count).nbytes <= 4096 < 4 * ((count + 1) * 16 + 23)
+
+
+def test_the_folded_matrix_scores_differently():
+    Z, Xa, y = world()
+    rng = np.random.default_rng(5)
+    W_s = rng.normal(size=(9, 3))
+    Xs = Z @ np.linalg.pinv(W_s)
+    model = fit_opid(Xs @ W_s, Xa, y, 3)
+    small = fold(model, W_s)
+    rows = np.column_stack([Xs, Xa, np.ones(len(y))])
+    assert np.allclose(rows @ small.matrix(), model.scores(Xs @ W_s, Xa), atol=1e-12)
+    with_constant = np.column_stack([Xs[:, :8], np.ones(len(y)), Xa])
+    inside = fold(model, W_s).matrix(bias_column=8)
+    expected = small.scores(with_constant[:, :9], Xa)
+    assert np.allclose(with_constant @ inside, expected, atol=1e-12)
+
+
+def test_float16_costs_more_than_it_says():
+    Z, Xa, y = world(n=300)
+    matrix = fold(fit_opid(Z, Xa, y, 3), np.eye(3)).matrix()
+    rows = np.column_stack([Z, Xa, np.ones(len(y))])
+    half = rounded(matrix, rows, y)
+    after = np.mean((rows @ half.matrix.astype(float)).argmax(1) == y)
+    assert half.matrix.dtype == np.float16
+    assert half.rounded_accuracy == pytest.approx(after, abs=1 / 300)
+    assert half.changed <= 0.01
+    with pytest.raises(BatchError, match="do not fit float16"):
+        rounded(1e6 * matrix, rows, y)
+
+
+def test_a_kernel_is_folded_into_a_matrix():
+    Z, Xa, y = world(n=20)
+    with pytest.raises(MismatchError, match="kernel"):
+        fold(fit_kernel_opid(Z, Xa, y, 3), np.eye(3))
+    with pytest.raises(MismatchError, match="3 classes"):
+        fold(z_alone(3, 7), np.eye(2))

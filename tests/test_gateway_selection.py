@@ -1,0 +1,241 @@
+"""Choosing a form: batches too small, too strange or too clean to learn from, and honest tuning."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from oracle import one_hot
+from test_gateway_estage import world
+
+pytest.importorskip("sklearn", reason="the gateway extra is not installed")
+
+from edge_opid.learner.statistics import Statistics, solve
+from gateway.estage import (
+    LINEAR,
+    Batch,
+    BatchError,
+    fit_best,
+    fit_kernel_opid,
+    fit_opid,
+    fit_opide,
+    fit_residual,
+    imputed_ridge,
+    raw_logistic,
+    survivors_ridge,
+)
+from gateway.estage.batch import stratified_folds
+from gateway.estage.selection import standard_error
+
+FITS = [
+    fit_opid,
+    fit_opide,
+    fit_residual,
+    fit_kernel_opid,
+    pytest.param(partial(fit_best, repeats=1), id="fit_best"),
+]
+
+
+def strange(what):
+    """A batch that something is wrong with, or nearly."""
+    Z, Xa, y = world(n=24, d_a=4)
+    if what == "one class":
+        y = np.zeros_like(y)
+    elif what == "a class with one example":
+        y = np.append(np.arange(23) % 2, 2)
+    elif what == "a class with no example":
+        y = y % 2
+    elif what == "constant columns":
+        Xa[:, :] = 5.0
+    elif what == "everything constant":
+        Z[:, :], Xa[:, :] = 0.3, 5.0
+    elif what == "copies":
+        Z, Xa, y = (np.repeat(part[:8], 3, axis=0) for part in (Z, Xa, y))
+    elif what == "one row, 24 times":
+        Z, Xa, y = (np.repeat(part[:1], 24, axis=0) for part in (Z, Xa, y))
+    elif what == "no new column":
+        Xa = Xa[:, :0]
+    elif what == "huge scale":
+        Xa = 1e8 * Xa + 1e9
+    elif what == "tiny scale":
+        Xa = 1e-9 * Xa
+    return Z, Xa, y
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize(
+    "what",
+    [
+        "one class",
+        "a class with one example",
+        "a class with no example",
+        "constant columns",
+        "everything constant",
+        "copies",
+        "one row, 24 times",
+        "no new column",
+        "huge scale",
+        "tiny scale",
+    ],
+)
+def test_a_strange_batch_breaks_the_fit(fit, what):
+    Z, Xa, y = strange(what)
+    scores = fit(Z, Xa, y, 3).scores(Z, Xa)
+    assert scores.shape == Z.shape
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+@pytest.mark.parametrize("fit", FITS)
+def test_a_tiny_batch_breaks_the_fit(fit, n):
+    Z, Xa, y = world(n=n)
+    assert np.isfinite(fit(Z, Xa, y, 3).scores(Z, Xa)).all()
+
+
+def test_an_empty_batch_gives_anything_but_z():
+    best = fit_best(np.zeros((0, 3)), np.zeros((0, 2)), [], 3)
+    assert best.chosen == "z"
+    assert "0 different" in best.why
+    assert best.scores([[0.1, 0.7, 0.2]], [[9.0, 9.0]]).argmax() == 1
+
+
+def test_24_copies_of_one_row_count_as_24():
+    assert fit_best(*strange("one row, 24 times"), 3).chosen == "z"
+
+
+@pytest.mark.parametrize("fit", [fit_opid, fit_residual, fit_opide])
+def test_a_class_nobody_labelled_is_forgotten(fit):
+    """An instance that the C-stage is sure of keeps its class, though the batch had none."""
+    Z, Xa, y = strange("a class with no example")
+    Z[:, 2] = 0.0
+    sure = fit(Z, Xa, y, 3).scores([[0.0, 0.0, 4.0]], Xa[:1])
+    assert sure.argmax() == 2
+
+
+def test_copies_of_a_row_are_in_training_and_test():
+    Z, Xa, y = strange("copies")
+    batch = Batch.of(Z, Xa, y, 3)
+    folds = stratified_folds(batch, 5, seed=3)
+    assert sorted(np.concatenate(folds).tolist()) == list(range(24))
+    for held in folds:
+        assert not set(batch.groups[held]) & set(np.delete(batch.groups, held))
+
+
+def test_a_fold_misses_a_class_that_has_enough_examples():
+    Z, Xa, _ = world(n=100)
+    y = np.repeat([0, 1, 2], [80, 10, 10])
+    for seed in range(5):
+        for held in stratified_folds(Batch.of(Z, Xa, y, 3), 5, seed):
+            assert np.bincount(y[held], minlength=3).tolist() == [16, 2, 2]
+
+
+def test_settings_tried_on_the_test_instances_flatter_the_candidate():
+    """Labels that nothing can know: no candidate may look better than chance plus three errors."""
+    rng = np.random.default_rng(7)
+    y = rng.integers(0, 2, 200)
+    best = fit_best(rng.normal(size=(200, 2)), rng.normal(size=(200, 20)), y, 2, candidates=LINEAR)
+    for row in best.table:
+        assert row.accuracy < 0.5 + 3 * 0.5 / np.sqrt(200)
+
+
+def test_z_is_given_up_without_need():
+    Z, Xa, y = world(n=100, noise=0.2)
+    Xa[:, 0] = 0.0
+    best = fit_best(Z, Xa, y, 3, candidates=LINEAR)
+    assert best.chosen == "z"
+    assert best.table[0].name == "z"
+    assert best.why.startswith("z is right in")
+
+
+def test_a_new_sensor_that_knows_is_ignored():
+    Z, Xa, y = world(n=100, noise=1.5)
+    fresh_Z, fresh_Xa, fresh_y = world(n=1000, noise=1.5, seed=9)
+    best = fit_best(Z, Xa, y, 3)
+    assert best.chosen != "z"
+    lift = np.mean(best.scores(fresh_Z, fresh_Xa).argmax(1) == fresh_y)
+    assert lift > np.mean(fresh_Z.argmax(1) == fresh_y) + 0.1
+    assert {row.name for row in best.table} == {
+        "z", "residual", "opid", "opid printed", "opide", "kernel",
+    }  # fmt: skip
+
+
+def test_the_same_seed_gives_another_model():
+    Z, Xa, y = world(n=60)
+    first, second = (fit_best(Z, Xa, y, 3, seed=4, repeats=2) for _ in range(2))
+    assert first.table == second.table
+    assert np.array_equal(first.scores(Z, Xa), second.scores(Z, Xa))
+
+
+def test_the_error_of_copies_is_too_small():
+    """Three copies of each row are as much evidence as one: the standard error stays."""
+    Z, Xa, y = world(n=30)
+    difference = np.random.default_rng(0).normal(size=30)
+    single = standard_error(difference, Batch.of(Z, Xa, y, 3))
+    triple = Batch.of(*(np.repeat(part, 3, axis=0) for part in (Z, Xa, y)), 3)
+    assert single == pytest.approx(difference.std(ddof=1) / np.sqrt(30))
+    assert standard_error(np.repeat(difference, 3), triple) == pytest.approx(single)
+
+
+@pytest.mark.parametrize(
+    ("Z", "Xa", "y", "word"),
+    [
+        (np.zeros((3, 2)), np.zeros((2, 1)), [0, 1, 0], "need Z"),
+        (np.zeros((3, 3)), np.zeros((3, 1)), [0, 1, 0], "need Z"),
+        (np.zeros((2, 2)), np.full((2, 1), np.nan), [0, 1], "finite"),
+        (np.zeros((2, 2)), np.zeros((2, 1)), [0, 2], "labels"),
+    ],
+)
+def test_a_batch_that_does_not_fit_together_is_fitted(Z, Xa, y, word):
+    with pytest.raises(BatchError, match=word):
+        fit_best(Z, Xa, y, 2)
+
+
+def test_baselines_read_columns_they_should_not():
+    Z, Xa, y = world()
+    assert not raw_logistic(Z, Xa, y, 3, "survivors").new.any()
+    assert not raw_logistic(Z, Xa, y, 3, "new").survivors.any()
+    both = raw_logistic(Z, Xa, y, 3)
+    assert np.abs(both.new).max() > 0
+    assert np.abs(both.survivors).max() > 0
+
+
+def test_ridges_differ_from_a_direct_solve():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(50, 5)), rng.integers(0, 2, 50)
+    Y, kept = one_hot(y, 2), [2, 3, 4]
+    known = Statistics(X.T @ X, X.T @ Y, 50, 50.0)
+    direct = np.linalg.solve(X[:, kept].T @ X[:, kept] + np.eye(3), X[:, kept].T @ Y)
+    assert np.allclose(survivors_ridge(known, kept, 1.0), direct)
+    W, bias = imputed_ridge(known, kept, X.mean(0), 1.0)
+    whole = np.linalg.solve(X.T @ X + np.eye(5), X.T @ Y)
+    filled = X.copy()
+    filled[:, :2] = X.mean(0)[:2]
+    assert np.allclose(X[:, 2:] @ W + bias, filled @ whole)
+
+
+def dna_draws(folder, n, draws):
+    """The paper's DNA cell: C-stage on 400 of each class, then n to fit and n to test."""
+    with np.load(folder / "dna.npz", allow_pickle=False) as file:
+        X = np.vstack([file["X_train"], file["X_test"]]).astype(float)
+        y = np.concatenate([file["y_train"], file["y_test"]]) - 1
+    first = np.concatenate([np.flatnonzero(y == k)[:400] for k in range(3)])
+    rest = np.setdiff1d(np.arange(len(y)), first)
+    seen = X[first, :130]
+    known = Statistics(seen.T @ seen, seen.T @ one_hot(y[first], 3), 1200, 1200.0)
+    Z, Xa = X[:, 50:130] @ solve(known, 50, 1.0, 1.0)[1], X[:, 130:]
+    for seed in range(draws):
+        rows = np.random.default_rng(seed).permutation(rest)[: 2 * n]
+        yield [(Z[part], Xa[part], y[part]) for part in (rows[:n], rows[n:])]
+
+
+def test_the_balanced_penalty_is_no_better_than_the_printed_one(data_folder):
+    """FACTS 10, DNA with 60 labels: the printed form loses more than eight points."""
+    gap = []
+    for (Z, Xa, y), (test_Z, test_Xa, test_y) in dna_draws(data_folder, 60, 8):
+        right = [
+            np.mean(fit_opid(Z, Xa, y, 3, penalty=p).scores(test_Z, test_Xa).argmax(1) == test_y)
+            for p in ("balanced", "printed")
+        ]
+        gap.append(right[0] - right[1])
+    assert np.mean(gap) > 0.08
