@@ -22,9 +22,9 @@ from .effects import Effect, Noted, Predicted
 
 
 def short_line(text: str) -> str:
-    """As much of a text as a status may carry: one printable line.
+    r"""As much of a text as a status may carry: one printable line.
 
-    >>> short_line("disk full:\\nλ")
+    >>> short_line("disk full:\nλ")
     'disk full: λ'
     """
     printable = "".join(each if each.isprintable() else " " for each in text) or "unknown"
