@@ -27,7 +27,8 @@ def built(tmp_path, **environment):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
-    shutil.copytree(ROOT / "edge_opid", source / "edge_opid", ignore=ignored)
+    for package in ("edge_opid", "gateway"):
+        shutil.copytree(ROOT / package, source / package, ignore=ignored)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run(
         [*command, "--wheel-dir", str(wheels), str(source)],

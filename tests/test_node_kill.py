@@ -110,7 +110,9 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
             "farm", "n1", "s", tmp_path / "spool", port=broker.port, resend_s=0.5, sync_every=500
         ) as source,
     ):
-        wait_until(lambda: listener.last(Channel.STATUS, Status), "the node is there")
+
+        def status() -> Status | None:
+            return listener.last(Channel.STATUS, Status)
 
         def send() -> None:
             for seq, (row, label) in enumerate(zip(rows, labels, strict=True), 1):
@@ -120,6 +122,7 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
             ack = listener.last(Channel.ACK, Ack)
             return 0 if ack is None else ack.seq
 
+        wait_until(status, "the node is there")
         sender = threading.Thread(target=send, daemon=True)
         sender.start()
         fate, at = Fate(node, acknowledged), []
@@ -128,9 +131,13 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
             node.check_alive()
             node.kill()
             at.append(acknowledged())
+            said = len(listener.heard[Channel.STATUS])
             node.start()
         sender.join(WAIT_S)
         wait_until(lambda: source.drained() or node.check_alive(), "it ends", READINGS / 100)
+        wait_until(
+            lambda: len(listener.heard[Channel.STATUS]) > said and status().online, "the last life"
+        )
         assert node.stop() == 0
         acks = listener.all(Channel.ACK, Ack)
         lost = source.counters.lost + source.counters.refused

@@ -1,0 +1,1 @@
+"""The gateway: it follows every sensor's life, pools what nodes learned, and pushes weights."""

@@ -1,0 +1,59 @@
+"""The E-stage as pure functions: from one small labelled batch to a model that uses new sensors.
+
+Everything takes Z = X^(s) W^(s) (n×c, the C-stage's scores), X^(a) (n×d_a, the new sensors) and
+labels, is seeded, computes in float64, and returns a small frozen model:
+
+>>> import numpy as np
+>>> from gateway.estage import fit_best, fold
+>>> rng = np.random.default_rng(1)
+>>> y = rng.integers(0, 3, 60)
+>>> Xs, W_s = np.eye(3)[y] + rng.normal(size=(60, 3)), np.eye(3)
+>>> Xa = np.eye(3)[y] + 0.3 * rng.normal(size=(60, 3))
+>>> best = fit_best(Xs @ W_s, Xa, y, classes=3, seed=0)
+>>> small = fold(best.model, W_s)                      # what a node needs: one matrix
+>>> small.matrix().shape
+(7, 3)
+"""
+
+from .baselines import imputed_ridge, raw_logistic, survivors_ridge
+from .batch import Batch, BatchError
+from .compact import Compacted, compacted
+from .folding import Folded, Rounded, fold, rounded
+from .kernel import Kernel, KernelModel, KernelOpid, fit_kernel_opid
+from .models import LinearModel, Model, z_alone
+from .opid import Opid, fit_opid
+from .opide import Opide, fit_opide
+from .residual import Residual, fit_residual
+from .selection import ALL, LINEAR, BestModel, Row, fit_best
+
+__all__ = [
+    "ALL",
+    "LINEAR",
+    "Batch",
+    "BatchError",
+    "BestModel",
+    "Compacted",
+    "Folded",
+    "Kernel",
+    "KernelModel",
+    "KernelOpid",
+    "LinearModel",
+    "Model",
+    "Opid",
+    "Opide",
+    "Residual",
+    "Rounded",
+    "Row",
+    "compacted",
+    "fit_best",
+    "fit_kernel_opid",
+    "fit_opid",
+    "fit_opide",
+    "fit_residual",
+    "fold",
+    "imputed_ridge",
+    "raw_logistic",
+    "rounded",
+    "survivors_ridge",
+    "z_alone",
+]

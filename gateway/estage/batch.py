@@ -1,0 +1,103 @@
+"""The labelled batch an E-stage fit starts from, and the folds it is judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edge_opid.errors import OpidError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class BatchError(OpidError, ValueError):
+    """The labelled batch is at fault: other lengths, labels out of range, numbers not finite."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n labelled instances: what the survivors say, what the new sensors say, and what is true.
+
+    >>> batch = Batch.of([[0.9, 0.1], [0.2, 0.8]], [[5.0], [7.0]], [0, 1], classes=2)
+    >>> batch.n, batch.classes, batch.new
+    (2, 2, 1)
+    """
+
+    Z: Floats
+    """X^(s) W^(s), n×c: the C-stage's scores for the survivors."""
+    Xa: Floats
+    """The new sensors' columns, n×d_a; d_a may be 0."""
+    y: Ints
+    """Class indices, n."""
+    classes: int
+
+    @classmethod
+    def of(cls, Z: ArrayLike, Xa: ArrayLike, y: ArrayLike, classes: int) -> Batch:
+        """A batch in float64, or a `BatchError` that says what does not fit."""
+        batch = cls(np.array(Z, float), np.array(Xa, float), np.array(y, int), classes)
+        shapes = batch.Z.shape, batch.Xa.shape, batch.y.shape
+        n = len(batch.y) if batch.y.ndim == 1 else -1
+        if classes < 2 or batch.Xa.ndim != 2 or shapes != ((n, classes), (n, batch.new), (n,)):
+            raise BatchError(
+                f"need Z n×c, Xa n×d_a and y n for c = {classes} ≥ 2 classes, got {shapes}"
+            )
+        if not (np.isfinite(batch.Z).all() and np.isfinite(batch.Xa).all()):
+            raise BatchError("Z and Xa must be finite, and are not")
+        if n and not 0 <= batch.y.min() <= batch.y.max() < classes:
+            raise BatchError(f"labels must be 0…{classes - 1}, got {batch.y.min()}…{batch.y.max()}")
+        return batch
+
+    @property
+    def n(self) -> int:
+        """How many instances."""
+        return len(self.y)
+
+    @property
+    def new(self) -> int:
+        """d_a: how many columns the new sensors have."""
+        return int(self.Xa.shape[1])
+
+    @cached_property
+    def Y(self) -> Floats:
+        """The labels, one-hot: n×c."""
+        return np.eye(self.classes)[self.y]
+
+    @cached_property
+    def columns(self) -> Floats:
+        """[Z, X^(a)], n×(c + d_a)."""
+        return np.hstack([self.Z, self.Xa])
+
+    def take(self, rows: Ints) -> Batch:
+        """These instances only."""
+        return Batch(self.Z[rows], self.Xa[rows], self.y[rows], self.classes)
+
+    @cached_property
+    def groups(self) -> Ints:
+        """Which instances are copies of each other: equal numbers for equal rows, 0…G − 1."""
+        rows = np.column_stack([self.columns, self.y])
+        return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
+
+
+def stratified_folds(batch: Batch, folds: int, seed: int) -> list[Ints]:
+    """The held-out rows of each fold: every class spread evenly, copies of a row never parted.
+
+    A copy in the training part would make cross-validation an open-book exam. Classes are dealt
+    one after the other, so a fold differs from another by at most one group of each class and
+    no fold stays empty while another has two.
+
+    >>> batch = Batch.of(np.eye(2)[[0, 0, 1, 1]], np.arange(4.0)[:, None], [0, 0, 1, 1], 2)
+    >>> [sorted(batch.y[held].tolist()) for held in stratified_folds(batch, 2, seed=0)]
+    [[0, 1], [0, 1]]
+    """
+    first = np.unique(batch.groups, return_index=True)[1]
+    count = min(folds, len(first))
+    shuffled = np.random.default_rng(seed).permutation(first)
+    dealt = shuffled[np.argsort(batch.y[shuffled], kind="stable")]
+    fold_of_group = np.empty(len(first), np.int64)
+    fold_of_group[batch.groups[dealt]] = np.arange(len(dealt)) % max(count, 1)
+    fold_of_row = fold_of_group[batch.groups]
+    return [np.flatnonzero(fold_of_row == fold) for fold in range(count)]

@@ -1,0 +1,113 @@
+"""What an E-stage fit leaves behind: a small frozen model from [Z, X^(a)] to scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .batch import Batch, Floats, Ints
+
+
+class Model(Protocol):
+    """Scores for any number of instances; the largest one is the class."""
+
+    @property
+    def name(self) -> str:
+        """The candidate it came from."""
+        ...
+
+    @property
+    def details(self) -> Mapping[str, float]:
+        """The settings that cross-validation chose, and w₁ where there is one."""
+        ...
+
+    def scores(self, Z: ArrayLike, Xa: ArrayLike) -> Floats:
+        """n×c scores from the C-stage's scores and the new sensors."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Z V_z + X^(a) V_a + bias, whichever way the three were found.
+
+    >>> model = z_alone(classes=2, new=1)
+    >>> model.scores([[0.2, 0.8]], [[5.0]]).tolist()
+    [[0.2, 0.8]]
+    """
+
+    name: str
+    V_z: Floats
+    """c×c: V^(s) and the Z part of V̄, added up."""
+    V_a: Floats
+    """d_a×c."""
+    bias: Floats
+    """c."""
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    def scores(self, Z: ArrayLike, Xa: ArrayLike) -> Floats:
+        """n×c scores."""
+        return np.asarray(np.asarray(Z) @ self.V_z + np.asarray(Xa) @ self.V_a + self.bias)
+
+
+def z_alone(classes: int, new: int) -> LinearModel:
+    """The C-stage's W^(s) as it is: nothing learned, nothing to lose."""
+    return LinearModel("z", np.eye(classes), np.zeros((new, classes)), np.zeros(classes))
+
+
+class Path(Protocol):
+    """The models of one candidate for every setting it may take, fitted on the same rows."""
+
+    def scores(self, Z: Floats, Xa: Floats) -> Floats:
+        """P×n×c: the scores of each of the P settings."""
+        ...
+
+    def mixed(self, mixture: Floats) -> Model:
+        """The one model that these P shares of the settings make: mostly one 1 and zeros."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearPath:
+    """P linear models as three stacked arrays."""
+
+    name: str
+    V_z: Floats
+    """P×c×c."""
+    V_a: Floats
+    """P×d_a×c."""
+    bias: Floats
+    """P×c."""
+    settings: Mapping[str, Floats]
+    """By name, P numbers each: γ, w₁, a cost."""
+
+    def scores(self, Z: Floats, Xa: Floats) -> Floats:
+        """P×n×c: the scores of each setting."""
+        return np.asarray(Z @ self.V_z + Xa @ self.V_a + self.bias[:, None, :])
+
+    def mixed(self, mixture: Floats) -> LinearModel:
+        """The weighted sum of the settings' models, which is again a linear model."""
+        parts = [np.tensordot(mixture, part, 1) for part in (self.V_z, self.V_a, self.bias)]
+        details = {what: float(mixture @ values) for what, values in self.settings.items()}
+        return LinearModel(self.name, parts[0], parts[1], parts[2], details)
+
+
+def keep_unseen(
+    V_z: Floats, V_a: Floats, bias: Floats, seen: Ints, slope: float = 1.0, offset: float = 0.0
+) -> None:
+    """A class without an example keeps the C-stage's score, in place, over a stack of models.
+
+    Twenty labelled minutes without a fire are no reason to forget what a fire looks like. The
+    slope and offset take a least-squares score to the scale of the model's other scores.
+    """
+    for k in sorted(set(range(V_z.shape[-1])) - set(seen.tolist())):
+        V_z[..., k], V_a[..., k], bias[..., k] = 0.0, 0.0, offset
+        V_z[..., k, k] = slope
+
+
+def seen_classes(batch: Batch, rows: Ints) -> Ints:
+    """The classes that have an example among these rows."""
+    return np.unique(batch.y[rows])

@@ -1,0 +1,126 @@
+"""What a whole group of nodes knows: their summaries added up, and W^(s) for the actual survivors.
+
+G = Σx̃x̃ᵀ and Σx̃yᵀ are sums over readings, so the sums of many nodes are those of one learner that
+had seen all their readings. Columns are found by role, in whatever order a node has them. Rules, in
+this order; a summary that breaks one is refused by name and the others go on:
+
+1. It has as many columns as roles, and the Gram entries for them.
+2. It has the group's classes.
+3. Every number is finite.
+4. Its Gram matrix has no negative eigenvalue beyond what float32 rounding explains.
+
+A node without one of the roles in question is no error: it is left out, and listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from edge_opid.errors import MismatchError
+from edge_opid.learner import Summary
+from edge_opid.learner.statistics import Matrix, Statistics, positive_part, solve
+
+ROUNDING = 4 * float(np.finfo(np.float32).eps)
+"""How far below zero an eigenvalue may be, as a share of the trace: each entry was rounded once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One node's summary, and the role of each of its columns (hats: `temp.0`, `temp.1`, …)."""
+
+    node: str
+    roles: tuple[str, ...]
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The group's statistics for some roles: the vanishing columns first, then the survivors."""
+
+    roles: tuple[str, ...]
+    vanishing: int
+    known: Statistics
+    nodes: tuple[str, ...]
+    """Whose readings are in."""
+    lacking: dict[str, tuple[str, ...]]
+    """Nodes left out, and the roles each does not have."""
+    refused: dict[str, str]
+    """Nodes whose summary cannot be right, and why."""
+
+    def survivors_weights(self, lam: float, rho: float) -> Matrix:
+        """W^(s) of Eq. 4, survivors×c, as if one learner had seen every reading of the group."""
+        return solve(self.known, self.vanishing, lam, rho)[1]
+
+
+def pool(
+    members: Iterable[Member], survivors: Sequence[str], classes: int, vanishing: Sequence[str] = ()
+) -> Pool:
+    """Add up the summaries of all members that have these roles.
+
+    >>> from edge_opid import GramLearner
+    >>> def taught(values, y):
+    ...     learner = GramLearner(vanishing=0, surviving=2, classes=2)
+    ...     learner.learn_one(values, y)
+    ...     return learner.summary()
+    >>> found = pool(
+    ...     [
+    ...         Member("attic", ("temp", "co2"), taught([1.0, 2.0], 0)),
+    ...         Member("cellar", ("co2", "temp"), taught([4.0, 3.0], 1)),
+    ...         Member("shed", ("temp", "pm25"), taught([9.0, 9.0], 1)),
+    ...     ],
+    ...     survivors=["temp", "co2"],
+    ...     classes=2,
+    ... )
+    >>> found.nodes, found.lacking, found.known.gram.tolist()
+    (('attic', 'cellar'), {'shed': ('co2',)}, [[10.0, 14.0], [14.0, 20.0]])
+    """
+    roles = (*vanishing, *survivors)
+    if len(set(roles)) != len(roles) or not survivors:
+        raise MismatchError(f"roles to pool must differ, and one survive, got {list(roles)}")
+    known, lacking, refused = {}, {}, {}
+    for member in members:
+        missing = tuple(role for role in roles if role not in member.roles)
+        fault = fault_of(member, classes)
+        if member.node in known or member.node in refused:
+            raise MismatchError(f"node {member.node!r} came twice: pool one summary a node")
+        if fault:
+            refused[member.node] = fault
+        elif missing:
+            lacking[member.node] = missing
+        else:
+            columns = [member.roles.index(role) for role in roles]
+            known[member.node] = member.summary.statistics().ordered(columns)
+    nothing = Statistics(np.zeros((len(roles),) * 2), np.zeros((len(roles), classes)), 0, 0.0)
+    total = reduce(add, known.values(), nothing)
+    whole = Statistics(positive_part(total.gram), total.moments, total.readings, total.evidence)
+    return Pool(roles, len(vanishing), whole, tuple(known), lacking, refused)
+
+
+def fault_of(member: Member, classes: int) -> str:
+    """Why this summary cannot be right, or nothing."""
+    summary, width = member.summary, len(member.roles)
+    entries = width * (width + 1) // 2
+    if len(set(member.roles)) != width:
+        return f"roles {list(member.roles)} are not all different"
+    if summary.moments.ndim != 2 or len(summary.moments) != width:
+        return f"moments must have {width} rows, one a role, got {summary.moments.shape}"
+    if summary.gram.shape != (entries,):
+        return f"{width} roles need {entries} Gram entries, got {summary.gram.shape}"
+    if summary.moments.shape[1] != classes:
+        return f"the group has {classes} classes, the summary {summary.moments.shape[1]}"
+    if not (np.isfinite(summary.gram).all() and np.isfinite(summary.moments).all()):
+        return "its numbers must be finite, and are not"
+    return _indefinite(summary)
+
+
+def _indefinite(summary: Summary) -> str:
+    gram = summary.statistics().gram
+    lowest, floor = float(np.linalg.eigvalsh(gram)[0]), -ROUNDING * max(0.0, float(np.trace(gram)))
+    if lowest < floor:
+        return f"its Gram matrix is no sum of squares: eigenvalue {lowest:.3g}, below {floor:.3g}"
+    return ""
