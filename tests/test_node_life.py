@@ -134,6 +134,28 @@ def test_when_everybody_is_silent_it_is_the_network():
     assert rig.frozen() == before
 
 
+def test_an_outage_silences_nobody_whatever_the_timeouts():
+    """Neither a short timeout beside a long one, nor a sensor deployed meanwhile, counts as news."""
+    sensors = tuple(
+        SensorConfig(name, reference=0.0, scale=1.0, timeout_s=timeout)
+        for name, timeout in (("a", 10.0), ("b", 600.0), ("c", 10.0))
+    )
+    rows, labels = world(50)
+    rig = Rig.make(sensors=sensors)
+    live(rig, rows, labels)
+    rig.tick(35_000)
+    rig.order(desired(1, sensors=("a", "b", "c", "d")), now_ms=65_000)
+    rig.tick(66_000)
+    assert rig.node.state.senses.silent == ()
+    rig.read(51, rows[0], labels[0], now_ms=70_000)
+    rig.tick(70_100)
+    assert rig.node.state.senses.silent == ()
+    for second in range(71, 90):
+        rig.read(second - 19, rows[0], labels[0], now_ms=1000 * second)
+        rig.tick(1000 * second)
+    assert rig.node.state.senses.silent == ("d",)  # deployed, and never heard
+
+
 def test_labels_that_come_late_are_learned_once():
     """By number or by time; a second label, or one for nobody, is counted and changes nothing."""
     rig = Rig.make()

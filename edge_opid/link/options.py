@@ -50,8 +50,8 @@ class MqttOptions:
     inflight_max: int = 256  # the window, both ways: 20 would cap throughput (see ordering)
     inbox_messages_max: int = 1_024
     inbox_bytes_max: int = 4 * 2**20  # a node has 64 MB for everything
-    outbox_messages_max: int = 1_024
-    outbox_bytes_max: int = 4 * 2**20
+    outbox_messages_max: int = 4_096  # a prediction for each reading of sixteen senders' windows
+    outbox_bytes_max: int = 2**20
     payload_bytes_max: int = 262_144  # beyond the largest summary; larger is refused or dropped
 
     def __post_init__(self) -> None:

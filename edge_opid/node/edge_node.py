@@ -56,7 +56,7 @@ class EdgeNode:
         self._owed: set[str] = set()  # sources whose readings wait for a commit
         self._pending, self._pending_bytes, self._pending_since = 0, 0, 0
         self._disk_trouble = ""
-        self._began_ms: int | None = None
+        self._began_ms = -1  # not yet
         self._told_ms = 0
         self._adopt(NodeState(config))
         self._channels: dict[Channel, Callable[[Topic, bytes, int, object], list[Action]]] = {
@@ -182,7 +182,7 @@ class EdgeNode:
         actions: list[Action] = []
         if self.state.assembler.is_due(now_ms) and not self._blocked(0):
             actions += self._change(Closed(now_ms))
-        quiet = self.state.overdue(now_ms, self._began_ms or now_ms)
+        quiet = self.state.overdue(self._began_ms)
         if quiet and not self._blocked(0):
             actions += self._change(Silenced(now_ms, quiet))
         for source, boot, seq in self._intake.due(now_ms):
@@ -195,7 +195,7 @@ class EdgeNode:
         return actions
 
     def _begin(self, now_ms: int) -> None:
-        if self._began_ms is None:
+        if self._began_ms < 0:
             self._began_ms = now_ms
 
     # -- the journal ---------------------------------------------------------------------------

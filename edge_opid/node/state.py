@@ -50,6 +50,8 @@ class NodeState:
         self.expected: dict[str, tuple[int, int]] = {}
         """source: (boot, next sequence number)"""
         self.last_heard: dict[str, int] = {}
+        self.arrived: dict[str, int] = {}
+        """When the sensors of the latest order joined: their silence begins then."""
         self.assembler = Assembler(config.window_ms)
         self.recent = Recent(config.recent)
         self.board = Scoreboard()
@@ -178,20 +180,24 @@ class NodeState:
 
     # -- changes of the sensors ----------------------------------------------------------------
 
-    def overdue(self, now_ms: int, since_ms: int) -> tuple[str, ...]:
-        """Sensors that should have spoken by now, while others did.
+    def overdue(self, since_ms: int) -> tuple[str, ...]:
+        """Sensors that were silent for longer than their timeouts while others spoke.
 
-        When nobody speaks it is the network and not the sensors. `since_ms` is when the node began
-        to listen: what it slept through is nobody's silence.
+        Silence is measured up to the last time anybody spoke: when nobody does, it is the network
+        and not the sensors. `since_ms` is when the node began to listen: what it slept through is
+        nobody's silence.
         """
-        quiet, heard = [], False
+        heard = {s: t for s, t in self.last_heard.items() if t >= since_ms}
+        if not heard or self.warming is not None:
+            return ()
+        latest = max(heard.values())
+        quiet = []
         for sensor in self.senses.alive:
-            last = max(self.last_heard.get(sensor, since_ms), since_ms)
-            if now_ms - last > 1000 * self.senses.sensors[sensor].timeout_s:
+            begun = max(self.arrived.get(sensor, since_ms), since_ms)
+            silence_ms = latest - heard.get(sensor, begun)
+            if silence_ms > 1000 * self.senses.sensors[sensor].timeout_s:
                 quiet.append(sensor)
-            elif sensor in self.last_heard and self.last_heard[sensor] >= since_ms:
-                heard = True
-        return tuple(quiet) if heard and self.warming is None else ()
+        return tuple(quiet)
 
     def _silenced(self, change: Silenced) -> list[Effect]:
         gone = [sensor for sensor in change.sensors if sensor in self.senses.alive]
@@ -235,7 +241,7 @@ class NodeState:
         carry = self.board.carry()
         arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
         self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
-        self.last_heard.update(dict.fromkeys(arrived, now_ms))
+        self.arrived = dict.fromkeys(arrived, now_ms)
         self.last_heard = {s: t for s, t in self.last_heard.items() if s in self.senses.sensors}
         self.layout_version, self.warming = desired.layout_version, None
         self.slots.clear(self.board)
@@ -251,6 +257,7 @@ class NodeState:
             "warming": self.warming and self.warming.state(),
             "expected": {source: list(number) for source, number in self.expected.items()},
             "last_heard": self.last_heard,
+            "arrived": self.arrived,
             "assembler": self.assembler.state(),
             "recent": self.recent.state(),
             "board": self.board.state(),
@@ -266,7 +273,7 @@ class NodeState:
         mine.senses = Senses.restored(saved["senses"], mine.learning)
         mine.warming = Warming.restored(saved["warming"], config) if saved["warming"] else None
         mine.expected = {source: (boot, seq) for source, (boot, seq) in saved["expected"].items()}
-        mine.last_heard = dict(saved["last_heard"])
+        mine.last_heard, mine.arrived = dict(saved["last_heard"]), dict(saved["arrived"])
         mine.assembler = Assembler.from_state(saved["assembler"], config.window_ms)
         mine.recent = Recent.from_state(saved["recent"], config.recent)
         mine.board = Scoreboard.from_state(saved["board"])
