@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from aims import verdict
 
 from edge_opid import Layout, WarmUp, WoodburyLearner
 
@@ -124,9 +125,8 @@ def main() -> None:
     best = max(float(np.mean(result.hits)) for result in trees)
     faster = min(result.micros for result in trees) / ours.micros
     gap = float(np.mean(ours.hits)) - best
-    verdicts = ["MISSED ", "reached"]
-    print(f"{verdicts[gap >= -0.005]}  ours − best forest: {gap:+.4f} (aim ≥ −0.005)")
-    print(f"{verdicts[faster >= 20]}  time of a forest / ours: {faster:.1f} (aim ≥ 20)")
+    print(verdict("accuracy, ours − best forest", gap, -0.005, at_least=True))
+    print(verdict("time of a forest / ours", faster, 20, at_least=True))
 
 
 if __name__ == "__main__":

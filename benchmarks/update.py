@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from aims import verdict
 from update_peers import CLASSES, Contender, contenders, ours
 
 import edge_opid
@@ -82,22 +83,24 @@ def aims(results: dict[int, dict[str, float]]) -> list[str]:
     lines = []
     for size, micros in results.items():
         mine = micros[OURS]
-        lines.append(_line(f"D = {size}: Eq. 10 in NumPy / ours", micros[PRINTED] / mine, 6, True))
+        lines.append(
+            verdict(f"D = {size}: Eq. 10 in NumPy / ours", micros[PRINTED] / mine, 6, at_least=True)
+        )
         river = micros.get("river one-vs-rest logistic regression")
         if size == 125 and river is not None:
-            lines.append(_line("D = 125: river logistic regression / ours", river / mine, 8, True))
+            lines.append(
+                verdict("D = 125: river logistic regression / ours", river / mine, 8, at_least=True)
+            )
         if size >= 320:
             limit = micros["limit: read + write D×D once"]
-            lines.append(_line(f"D = {size}: ours / read-plus-write pass", mine / limit, 3, False))
+            lines.append(
+                verdict(f"D = {size}: ours / read-plus-write pass", mine / limit, 3, at_least=False)
+            )
     if len([size for size in results if size >= 125]) > 1:
-        lines.append(_line("growth exponent from D = 125", exponent(results), 2.1, False))
+        lines.append(
+            verdict("growth exponent from D = 125", exponent(results), 2.1, at_least=False)
+        )
     return lines
-
-
-def _line(what: str, value: float, aim: float, at_least: bool) -> str:
-    reached = value >= aim if at_least else value <= aim
-    sign = "≥" if at_least else "≤"
-    return f"{'reached' if reached else 'MISSED '}  {what}: {value:.2f} (aim {sign} {aim})"
 
 
 def main() -> None:

@@ -285,7 +285,7 @@ def test_an_order_that_leaves_only_silent_sensors():
     assert "a" in rig.node.state.senses.silent
     rig.order(desired(1, sensors=("a",)), now_ms=20_000)
     assert rig.node.state.layout_version == 1
-    assert rig.node.state.senses.alive == ("a",)
+    assert list(rig.node.state.senses.alive) == ["a"]
     rig.read(200, {"a": 0.5}, "fresh", now_ms=20_100)
     rig.commit(20_200)
     assert rig.reborn().frozen() == rig.frozen()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from nacl.signing import VerifyKey
 
@@ -38,6 +39,9 @@ from .rate import RateLimit
 from .snapshot import pack_state, unpack_state
 from .state import NodeState
 from .voice import Voice, short_line
+
+_parsed = lru_cache(maxsize=512)(Topic.parse)
+"""A node hears the same few topics again and again."""
 
 PENDING_BYTES_MAX = 98_304  # three quarters of what the store keeps: one message more always fits
 STATUS_MS = 30_000
@@ -97,7 +101,7 @@ class EdgeNode:
             for foreign in self._foreign:
                 if Filter(foreign.topic_filter).matches(topic):
                     return self._foreign_reading(foreign, topic, payload, now_ms, token)
-            parsed = Topic.parse(topic)
+            parsed = _parsed(topic)
             handler = self._channels.get(parsed.channel)
             if handler is None or (parsed.site, parsed.node) != (
                 self.config.site,
@@ -244,7 +248,7 @@ class EdgeNode:
         known = {s: v for s, v in reading.values.items() if s in self.state.senses.sensors}
         if not known:
             return [Release(token)]
-        prediction, _ = self.state.predicted(known, number, reading.time_ms)
+        prediction = self.state.predicted_unkept(known, number, reading.time_ms)
         return [Release(token), *self._told_of(prediction)]
 
     def committed(self, now_ms: int) -> list[Action]:

@@ -30,11 +30,15 @@ class Scoreboard:
 
     def __init__(self) -> None:
         self._recent: dict[str, deque[bool]] = {}
+        self._right: dict[str, int] = {}  # how many of them: a sum for each reading would cost more
 
     def record(self, guesses: Mapping[str, int], truth: int) -> None:
         """One labelled instance."""
         for name, guess in guesses.items():
-            self._recent.setdefault(name, deque(maxlen=WINDOW)).append(guess == truth)
+            window = self._recent.setdefault(name, deque(maxlen=WINDOW))
+            gone = window[0] if len(window) == WINDOW else False
+            window.append(guess == truth)
+            self._right[name] = self._right.get(name, 0) + (guess == truth) - gone
 
     def seen(self, name: str) -> int:
         """Labelled instances in the window of this predictor."""
@@ -42,12 +46,12 @@ class Scoreboard:
 
     def accuracy(self, name: str) -> float | None:
         """The share of recent instances this predictor had right; None without any."""
-        window = self._recent.get(name)
-        return sum(window) / len(window) if window else None
+        seen = self.seen(name)
+        return self._right[name] / seen if seen else None
 
     def accuracies(self) -> dict[str, float]:
         """Every predictor's recent accuracy."""
-        return {name: sum(window) / len(window) for name, window in self._recent.items() if window}
+        return {name: self._right[name] / len(window) for name, window in self._recent.items()}
 
     def served(self, available: Iterable[str]) -> str:
         """The predictor that has been right most often lately; ties go to the first named.
@@ -56,11 +60,10 @@ class Scoreboard:
         until its first labels speak against it.
         """
         names = list(available)
-        best = max((self.accuracies().get(name, 0.0) for name in names), default=0.0)
+        best = max((self.accuracy(name) or 0.0 for name in names), default=0.0)
 
         def merit(name: str) -> float:
-            window = self._recent.get(name, ())
-            return (sum(window) + PRIOR * best) / (len(window) + PRIOR)
+            return (self._right.get(name, 0) + PRIOR * best) / (self.seen(name) + PRIOR)
 
         return max(names, key=merit)  # max keeps the first of equals
 
@@ -68,11 +71,12 @@ class Scoreboard:
         """`name` takes the place and the record of `by`, which starts anew."""
         self.forget(name)
         if by in self._recent:
-            self._recent[name] = self._recent.pop(by)
+            self._recent[name], self._right[name] = self._recent.pop(by), self._right.pop(by)
 
     def forget(self, name: str) -> None:
         """A predictor is gone, or is another one from now on."""
         self._recent.pop(name, None)
+        self._right.pop(name, None)
 
     def worse(self, new: str, old: str) -> bool:
         """Whether `new` does markedly worse than `old` over its first labelled instances.
@@ -84,7 +88,7 @@ class Scoreboard:
         window = list(self._recent.get(old, ()))[-n:] if n else []
         if n < TRIAL or len(window) < TRIAL:
             return False
-        mine, theirs = sum(self._recent[new]) / n, sum(window) / len(window)
+        mine, theirs = self._right[new] / n, sum(window) / len(window)
         spread = mine * (1 - mine) / n + theirs * (1 - theirs) / len(window)
         return theirs - mine > DOUBT * math.sqrt(spread) and theirs > mine
 
@@ -112,4 +116,5 @@ class Scoreboard:
         board = cls()
         for name, window in saved.items():
             board._recent[name] = deque(map(bool, window), maxlen=WINDOW)
+            board._right[name] = sum(board._recent[name])
         return board

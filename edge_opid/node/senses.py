@@ -12,7 +12,7 @@ the better one, and its record tells how much a change should carry (docs/decisi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,9 +82,11 @@ class Senses:
         self.lately = self.learning.learner(self.layout, short=True)
 
     @property
-    def alive(self) -> tuple[str, ...]:
+    def alive(self) -> Collection[str]:
         """The sensors that are expected to speak."""
-        return tuple(sensor for sensor in self.sensors if sensor not in self.silent)
+        if not self.silent:
+            return self.sensors.keys()
+        return [sensor for sensor in self.sensors if sensor not in self.silent]
 
     def strangers(self, values: Mapping[str, float]) -> list[str]:
         """Sensors that are not of this layout: their values are not used."""
@@ -92,7 +94,8 @@ class Senses:
 
     def by_role(self, values: Mapping[str, float]) -> dict[str, float]:
         """The values of living sensors, by the role that names their columns."""
-        return {self.sensors[s].role: values[s] for s in self.alive if s in values}
+        roles, silent = self.sensors, self.silent
+        return {roles[s].role: v for s, v in values.items() if s in roles and s not in silent}
 
     def encode(self, values: Mapping[str, float]) -> Columns:
         """The learner's columns; a value beyond the gate counts as missing."""

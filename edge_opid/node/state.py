@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import OpidError
 from ..model import CompactModel
@@ -30,7 +29,7 @@ from .effects import Effect, Noted, Predicted, summarised
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .recent import Entry, Recent
 from .scoreboard import Scoreboard
-from .senses import Learning, Senses
+from .senses import Columns, Learning, Senses
 from .slots import Slots
 from .warming import Warming
 
@@ -104,7 +103,8 @@ class NodeState:
 
     def _instance(self, instance: Instance) -> list[Effect]:
         """Predict, then learn."""
-        prediction, guesses = self.predicted(instance.values, instance.number, instance.time_ms)
+        x = self._encoded(instance.values)
+        prediction, guesses = self.predicted(instance.values, instance.number, instance.time_ms, x)
         effects: list[Effect] = [prediction]
         truth = self._class_of(instance.label)
         if instance.label is not None and truth is None:
@@ -116,27 +116,39 @@ class NodeState:
         if truth is None:
             self._warm(instance.values, None)
         else:
-            effects += self._learn(instance.values, guesses, truth)
+            effects += self._learn(instance.values, guesses, truth, x)
         return effects
 
+    def _encoded(self, values: Mapping[str, float]) -> Columns | None:
+        """The learners' columns; None before the warm-up has a first layout."""
+        usable = self.warming is None or self.warming.usable
+        return self.senses.encode(values) if usable else None
+
     def predicted(
-        self, values: Mapping[str, float], number: InstanceId, time_ms: int
+        self, values: Mapping[str, float], number: InstanceId, time_ms: int, x: Columns | None
     ) -> tuple[Predicted, dict[str, int]]:
         """What the best predictor says, and what each of them does. Changes nothing."""
-        scores = self._scores(values)
+        scores = self._scores(values, x)
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
         served = self.board.served(name for name in PREFERENCE if name in scores)
         version = self.slots.version(served)
         winner = Predicted(number, time_ms, guesses[served], scores[served], served, version)
         return winner, guesses
 
-    def _scores(self, values: Mapping[str, float]) -> dict[str, NDArray[np.float32]]:
+    def predicted_unkept(
+        self, values: Mapping[str, float], number: InstanceId, time_ms: int
+    ) -> Predicted:
+        """A prediction for a reading that cannot be kept."""
+        return self.predicted(values, number, time_ms, self._encoded(values))[0]
+
+    def _scores(self, values: Mapping[str, float], x: Columns | None) -> dict[str, Columns]:
         total = max(1, sum(self.frequency))
         scores = {"frequent": np.array(self.frequency, np.float32) / np.float32(total)}
-        if self.warming is None or self.warming.usable:
-            scores |= self.senses.scores(self.senses.encode(values))
+        if x is not None:
+            scores |= self.senses.scores(x)
         if self.slots:
-            scores |= self.slots.scores(self.senses.encode_full(values))
+            full = self.senses.encode_full(values) if x is None or self.senses.silent else x
+            scores |= self.slots.scores(full)
         return scores
 
     # -- labels --------------------------------------------------------------------------------
@@ -152,16 +164,21 @@ class NodeState:
         entry = self.recent.claim(change.instance, change.time_ms, tolerance)
         if not isinstance(entry, Entry):
             return [Noted(entry.reason)]
-        return self._learn(entry.values, entry.guesses, truth)
+        values = entry.values
+        return self._learn(values, entry.guesses, truth, self._encoded(values))
 
     def _learn(
-        self, values: Mapping[str, float], guesses: Mapping[str, int], truth: int
+        self,
+        values: Mapping[str, float],
+        guesses: Mapping[str, int],
+        truth: int,
+        x: Columns | None,
     ) -> list[Effect]:
         self.board.record(guesses, truth)
         self.frequency[truth] += 1
         started_over = self._warm(values, truth)
-        if not started_over and (self.warming is None or self.warming.usable):
-            self.senses.learn(self.senses.encode(values), truth)
+        if not started_over and x is not None:
+            self.senses.learn(x, truth)
         fell_back = self.slots.fell_back(self.board)
         return [Noted("learned"), *([Noted("model-fallback")] if fell_back else [])]
 
