@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from compileall import compile_dir
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from node_parts import (
     publication,
 )
 
+import edge_opid
 from edge_opid.wire import (
     Ack,
     Channel,
@@ -305,6 +307,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     print(f"{platform.machine()}, Python {platform.python_version()}\n")
+    compile_dir(edge_opid.__path__[0], quiet=1)  # as `pip install` does: else every start compiles
     found: dict[str, Figures] = {}
     count = max(options.readings, 2 * COMMIT_RECORDS)
     with tempfile.TemporaryDirectory() as name:

@@ -135,7 +135,7 @@ def test_when_everybody_is_silent_it_is_the_network():
 
 
 def test_an_outage_silences_nobody_whatever_the_timeouts():
-    """Neither a short timeout beside a long one, nor a sensor deployed meanwhile, counts as news."""
+    """Neither a short timeout beside a long one, nor a sensor deployed meanwhile, is news."""
     sensors = tuple(
         SensorConfig(name, reference=0.0, scale=1.0, timeout_s=timeout)
         for name, timeout in (("a", 10.0), ("b", 600.0), ("c", 10.0))
