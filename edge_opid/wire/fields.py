@@ -199,7 +199,11 @@ class Table(Field):
         key_where = f"a key of {where}"
         for key, item in value.items():
             self.key.check(key, key_where)
-            self.field.check(item, f"{where}.{key}")
+            try:
+                self.field.check(item, where)
+            except WireError:  # once more, to say which: its name for every value would cost more
+                self.field.check(item, f"{where}.{key}")
+                raise
 
     def read(self, reader: Reader, where: str) -> Any:
         if isinstance(self.field, Scalar):
