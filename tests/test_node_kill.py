@@ -145,7 +145,7 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
     kept = unpack_state(node.snapshot())
     assert kept["expected"] == {"s": [source.boot, READINGS + 1]}
     assert sum(kept["frequency"]) == READINGS
-    now_ms = kept["last_heard"]["a"]
+    now_ms = kept["hearing"]["last"]["a"]
     assert node.snapshot() == reference(node.config.node, source.boot, now_ms)
 
     numbers = [ack.seq for ack in acks]

@@ -296,7 +296,7 @@ def timeless(history: list[bytes]) -> list:
 def but_for_times(node: EdgeNode) -> bytes:
     """Every bit of the state that does not say when the node heard something."""
     state = node.state.state()
-    del state["last_heard"]
+    del state["hearing"]
     return pack_state(state)
 
 

@@ -30,6 +30,7 @@ from ..wire import (
 from . import inputs
 from .actions import Action, Append, Commit, Release
 from .config import NodeConfig
+from .debts import Debts
 from .desired import DesiredError, verified
 from .effects import Effect
 from .foreign import ForeignTopic, parse
@@ -43,7 +44,6 @@ from .voice import Voice, short_line
 _parsed = lru_cache(maxsize=512)(Topic.parse)
 """A node hears the same few topics again and again."""
 
-PENDING_BYTES_MAX = 98_304  # three quarters of what the store keeps: one message more always fits
 STATUS_MS = 30_000
 
 
@@ -56,10 +56,7 @@ class EdgeNode:
         self._rate = RateLimit(config.rate_per_second, config.rate_burst)
         self.counts: Counter[str] = Counter()
         self._voice = Voice(config, self.counts)
-        self._tokens: list[object] = []  # deliveries whose records wait for a commit
-        self._owed: set[str] = set()  # sources whose readings wait for a commit
-        self._pending, self._pending_bytes, self._pending_since = 0, 0, 0
-        self._disk_trouble = ""
+        self._debts = Debts()
         self._began_ms = -1  # not yet
         self._told_ms = 0
         self._adopt(NodeState(config))
@@ -118,7 +115,7 @@ class EdgeNode:
         if not self._rate.take(source, now_ms):
             self.counts["rate-limited"] += 1
             return [Release(token)]
-        if self._blocked(len(payload)):
+        if self._debts.blocked(len(payload)):
             return self._unkept(source, reading, token)
         verdict = self._intake.offer(source, reading, now_ms)
         match verdict:
@@ -157,14 +154,14 @@ class EdgeNode:
             return [Release(token)]
         boot, seq = self.state.expected.get(source, (0, 1))
         reading = Reading(boot, seq, now_ms, values, label)  # an error where numbers have run out
-        if self._blocked(len(payload)):
+        if self._debts.blocked(len(payload)):
             return self._unkept(source, reading, token)
         return self._owing(self._accept(source, reading, now_ms), None, token)
 
     def _label(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         label, tolerance = decode(payload, Label), self.config.label_tolerance_ms
         found = self.state.recent.check(label.instance, label.time_ms, tolerance)
-        if isinstance(found, Refusal) or self._blocked(len(payload)):
+        if isinstance(found, Refusal) or self._debts.blocked(len(payload)):
             reason = found.reason if isinstance(found, Refusal) else "not-kept"
             self.counts[f"label-{reason}"] += 1
             return [Release(token)]
@@ -173,7 +170,7 @@ class EdgeNode:
 
     def _desired(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         document = verified(payload, self._trusted, self.state.standing())
-        if document is None or self._blocked(len(payload)):
+        if document is None or self._debts.blocked(len(payload)):
             return [Release(token)]  # obeyed already; or it is retained, and comes again
         actions = self._change(Ordered(now_ms, document))
         return [*self._owing(actions, None, token), *self._tell(now_ms)]
@@ -184,17 +181,16 @@ class EdgeNode:
         """Do what is due: close instances, notice silence, ask for resends, commit, report."""
         self._begin(now_ms)
         actions: list[Action] = []
-        if self.state.assembler.is_due(now_ms) and not self._blocked(0):
+        if self.state.assembler.is_due(now_ms) and not self._debts.blocked(0):
             actions += self._change(Closed(now_ms))
         quiet = self.state.overdue(self._began_ms)
-        if quiet and not self._blocked(0):
+        if quiet and not self._debts.blocked(0):
             actions += self._change(Silenced(now_ms, quiet))
         for source, boot, seq in self._intake.due(now_ms):
             actions.append(self._voice.acknowledgement(source, boot, seq))
         if now_ms - self._told_ms >= STATUS_MS:
             actions += self._tell(now_ms)
-        waited = now_ms - self._pending_since
-        if self._pending and waited >= 1000 * self.config.commit_s:
+        if self._debts.records and self._debts.waited_ms(now_ms) >= 1000 * self.config.commit_s:
             actions.append(Commit())
         return actions
 
@@ -208,10 +204,7 @@ class EdgeNode:
         """Journal an input, apply it, and tell of it."""
         record = inputs.pack(change)
         actions: list[Action] = [Append(record)]
-        if not self._pending:
-            self._pending_since = change.now_ms
-        self._pending += 1
-        self._pending_bytes += len(record) + 64
+        self._debts.owe(record, change.now_ms)
         for effect in self.state.apply(change):
             actions += self._told_of(effect)
         return actions
@@ -231,15 +224,8 @@ class EdgeNode:
         The commit comes last: `committed` acknowledges all that was applied, so all of it must
         have been appended before.
         """
-        self._tokens.append(token)
-        if source is not None:
-            self._owed.add(source)
-        full = self._pending >= self.config.commit_records
-        large = self._pending_bytes >= PENDING_BYTES_MAX // 2 and not self._disk_trouble
-        return [*actions, Commit()] if full or large else actions
-
-    def _blocked(self, size: int) -> bool:
-        return self._pending_bytes + size > PENDING_BYTES_MAX
+        self._debts.owe_reply(token, source)
+        return [*actions, Commit()] if self._debts.due(self.config.commit_records) else actions
 
     def _unkept(self, source: str, reading: Reading, token: object) -> list[Action]:
         """The disk takes nothing more: predict, do not learn, do not acknowledge by number."""
@@ -253,41 +239,37 @@ class EdgeNode:
 
     def committed(self, now_ms: int) -> list[Action]:
         """Everything appended is durable: acknowledge it."""
-        self._pending, self._pending_bytes = 0, 0
-        recovered, self._disk_trouble = bool(self._disk_trouble), ""
-        actions: list[Action] = [Release(token) for token in self._tokens]
-        self._tokens.clear()
+        recovered = bool(self._debts.trouble)
+        tokens, sources = self._debts.paid()
+        actions: list[Action] = [Release(token) for token in tokens]
         self._committed.update(self.state.expected)
-        for source in sorted(self._owed):
+        for source in sources:
             boot, following = self.state.expected[source]
             actions.append(self._voice.acknowledgement(source, boot, following - 1))
-        self._owed.clear()
         return actions + (self._tell(now_ms) if recovered else [])
 
     def commit_failed(self, reason: str, now_ms: int) -> list[Action]:
         """The disk refused: everything stays pending, and nothing is acknowledged."""
         self.counts["commit-failed"] += 1
-        news, self._disk_trouble = not self._disk_trouble, reason
-        self._pending_since = now_ms  # try again after another interval
-        return self._tell(now_ms) if news else []
+        return self._tell(now_ms) if self._debts.refused(reason, now_ms) else []
 
     # -- the connection ------------------------------------------------------------------------
 
     def connected(self, now_ms: int) -> list[Action]:
         """Say how we are, and which sensors are silent: the gateway may have missed it."""
-        senses, heard = self.state.senses, self.state.last_heard
+        senses, heard = self.state.senses, self.state.hearing.last
         silent = [self._voice.silent(s, now_ms, heard.get(s, 0)) for s in senses.silent]
         return [*self._tell(now_ms), *silent]
 
     def disconnected(self) -> None:
         """Deliveries of the former connection cannot be released any more: they come again."""
-        self._tokens.clear()
+        self._debts.forget_tokens()
 
     # -- how it is -----------------------------------------------------------------------------
 
     def status(self, now_ms: int, online: bool = True) -> Status:
         """How this node is."""
-        troubles = [self._disk_trouble] if self._disk_trouble else []
+        troubles = [self._debts.trouble] if self._debts.trouble else []
         troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
         troubles += self._voice.complaints
         counts = sorted(self.counted().items())  # one message may skip 2⁵³ numbers

@@ -26,6 +26,7 @@ from .assembly import Assembler, Instance
 from .config import NodeConfig
 from .desired import Standing
 from .effects import Effect, Noted, Predicted, summarised
+from .hearing import Hearing
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .recent import Entry, Recent
 from .scoreboard import Scoreboard
@@ -48,9 +49,7 @@ class NodeState:
         self.senses = Senses(sensors, config.vanishing, config.gate, self.learning)
         self.expected: dict[str, tuple[int, int]] = {}
         """source: (boot, next sequence number)"""
-        self.last_heard: dict[str, int] = {}
-        self.arrived: dict[str, int] = {}
-        """When the sensors of the latest order joined: their silence begins then."""
+        self.hearing = Hearing()
         self.assembler = Assembler(config.window_ms)
         self.recent = Recent(config.recent)
         self.board = Scoreboard()
@@ -83,7 +82,7 @@ class NodeState:
         self.expected[change.source] = (change.boot, change.seq + 1)
         known = {s: v for s, v in change.values.items() if s in self.senses.sensors}
         effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
-        self.last_heard.update(dict.fromkeys(known, change.now_ms))
+        self.hearing.heard(known, change.now_ms)
         returned = [sensor for sensor in known if sensor in self.senses.silent]
         if returned:
             self.senses.welcome(returned)
@@ -198,23 +197,8 @@ class NodeState:
     # -- changes of the sensors ----------------------------------------------------------------
 
     def overdue(self, since_ms: int) -> tuple[str, ...]:
-        """Sensors that were silent for longer than their timeouts while others spoke.
-
-        Silence is measured up to the last time anybody spoke: when nobody does, it is the network
-        and not the sensors. `since_ms` is when the node began to listen: what it slept through is
-        nobody's silence.
-        """
-        heard = {s: t for s, t in self.last_heard.items() if t >= since_ms}
-        if not heard or self.warming is not None:
-            return ()
-        latest = max(heard.values())
-        quiet = []
-        for sensor in self.senses.alive:
-            begun = max(self.arrived.get(sensor, since_ms), since_ms)
-            silence_ms = latest - heard.get(sensor, begun)
-            if silence_ms > 1000 * self.senses.sensors[sensor].timeout_s:
-                quiet.append(sensor)
-        return tuple(quiet)
+        """Sensors to be declared silent; nobody is while their references are being estimated."""
+        return () if self.warming else self.hearing.overdue(self.senses, since_ms)
 
     def _silenced(self, change: Silenced) -> list[Effect]:
         gone = [sensor for sensor in change.sensors if sensor in self.senses.alive]
@@ -223,7 +207,7 @@ class NodeState:
         self.senses.silence(gone, self.board.carry())
         self.board.forget("bridge")
         return [
-            SensorSilent(sensor, change.now_ms, self.last_heard.get(sensor, 0)) for sensor in gone
+            SensorSilent(sensor, change.now_ms, self.hearing.last.get(sensor, 0)) for sensor in gone
         ]
 
     def standing(self) -> Standing:
@@ -258,8 +242,7 @@ class NodeState:
         carry = self.board.carry()
         arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
         self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
-        self.arrived = dict.fromkeys(arrived, now_ms)
-        self.last_heard = {s: t for s, t in self.last_heard.items() if s in self.senses.sensors}
+        self.hearing.expect(self.senses.sensors, arrived, now_ms)
         self.layout_version, self.warming = desired.layout_version, None
         self.slots.clear(self.board)
         self.board.forget("bridge")
@@ -273,8 +256,7 @@ class NodeState:
             "senses": self.senses.state(),
             "warming": self.warming and self.warming.state(),
             "expected": {source: list(number) for source, number in self.expected.items()},
-            "last_heard": self.last_heard,
-            "arrived": self.arrived,
+            "hearing": self.hearing.state(),
             "assembler": self.assembler.state(),
             "recent": self.recent.state(),
             "board": self.board.state(),
@@ -290,7 +272,7 @@ class NodeState:
         mine.senses = Senses.restored(saved["senses"], mine.learning)
         mine.warming = Warming.restored(saved["warming"], config) if saved["warming"] else None
         mine.expected = {source: (boot, seq) for source, (boot, seq) in saved["expected"].items()}
-        mine.last_heard, mine.arrived = dict(saved["last_heard"]), dict(saved["arrived"])
+        mine.hearing = Hearing.restored(saved["hearing"])
         mine.assembler = Assembler.from_state(saved["assembler"], config.window_ms)
         mine.recent = Recent.from_state(saved["recent"], config.recent)
         mine.board = Scoreboard.from_state(saved["board"])
