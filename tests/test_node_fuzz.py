@@ -159,7 +159,7 @@ def test_messages_of_every_kind_in_any_order(setup, story):
 # --- bytes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(16))
 def test_damaged_bytes_on_every_topic(seed):
     """The long run in small: nothing but refusals comes out, and every delivery is released."""
     words: Counter[str] = Counter()

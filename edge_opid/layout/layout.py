@@ -20,7 +20,7 @@ from .sensor import Pair, Sensor
 BIAS = "bias"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Layout:
     """The sensors of a node, and the columns they become.
 
