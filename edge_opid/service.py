@@ -111,7 +111,8 @@ class Service:
 
     def start(self) -> None:
         """Connect; make sure that what was read back is durable."""
-        self._link.subscribe(self._node.subscriptions())
+        for filter_, qos in self._node.subscriptions().items():
+            self._link.subscribe([filter_], qos)
         self._link.start()
         if not self._ledger.settled:
             self._perform([Commit()])

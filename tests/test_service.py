@@ -77,7 +77,7 @@ class FakeNode:  # its methods take what `EdgeNode`'s take
         return state_after(self.history)
 
     def subscriptions(self):
-        return ["in/#"]
+        return {"in/#": 1}
 
     def status(self, now_ms, online=True):
         return Status(online, 1, 2, now_ms, {"readings": len(self.history)})

@@ -31,7 +31,7 @@ from . import inputs
 from .actions import Action, Append, Commit, Release
 from .config import NodeConfig
 from .debts import Debts
-from .desired import DesiredError, verified
+from .desired import verified
 from .effects import Effect
 from .foreign import ForeignTopic, parse
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
@@ -83,11 +83,15 @@ class EdgeNode:
         """The state after exactly the committed records: call it when nothing is pending."""
         return pack_state(self.state.state())
 
-    def subscriptions(self) -> list[str]:
-        """What to ask the broker for."""
+    def subscriptions(self) -> dict[str, int]:
+        """What to ask the broker for, and with which quality of service.
+
+        Foreign messages bear no numbers by which a second delivery could be told from a new
+        reading, so they are asked for at most once: never twice, rather than never lost.
+        """
         topics = NodeTopics(self.config.site, self.config.node)
-        own = [str(each) for each in topics.node_filters()]
-        return own + [each.filter for each in self.config.foreign]
+        own = {str(each): 1 for each in topics.node_filters()}
+        return {**own, **{each.filter: 0 for each in self.config.foreign}}
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -100,13 +104,11 @@ class EdgeNode:
                     return self._foreign_reading(foreign, topic, payload, now_ms, token)
             parsed = _parsed(topic)
             handler = self._channels.get(parsed.channel)
-            if handler is None or (parsed.site, parsed.node) != (
-                self.config.site,
-                self.config.node,
-            ):
+            mine = self.config.site, self.config.node
+            if handler is None or (parsed.site, parsed.node) != mine:
                 raise WireError("topic", f"nothing is expected on {topic!r} here")
             return handler(parsed, payload, now_ms, token)
-        except (WireError, DesiredError, OpidError) as error:
+        except OpidError as error:
             self.counts[f"refused-{getattr(error, 'reason', 'error')}"] += 1
             return [Release(token)]
 
