@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: help setup test lint kill fuzz bench-update bench-precision bench-room bench-carry bench-node arm clean
 
 help:  ## print this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed  ## create .venv and install everything the tests need
 
