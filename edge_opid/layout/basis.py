@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from math import inf, tau
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ Vector = NDArray[np.float64]
 
 
 class Hats:
-    """All sensors' own columns at once: six numbers a column, and seven NumPy calls a reading.
+    """All sensors' own columns at once: six numbers a column, and five NumPy calls a reading.
 
     A hat is the lower of a rising and a falling line, and not below 0. A linear column is a
     rising line alone: its falling line is at infinity, and so is its floor.
@@ -24,25 +25,20 @@ class Hats:
     def __init__(self, sensors: Sequence[Sensor], places: Sequence[int]) -> None:
         """`places[i]` is where z holds the value of `sensors[i]`."""
         rows = [row for place, s in zip(places, sensors, strict=True) for row in _lines(place, s)]
-        table = np.array(rows, np.float64).reshape(-1, 6)
-        self._owner = table[:, 0].astype(np.intp)
-        self._rise, self._left, self._fall, self._right, self._floor = (
-            np.ascontiguousarray(column) for column in table[:, 1:].T
-        )
+        table = np.array(rows, np.float64).reshape(-1, 6).T
+        self._owner = table[0].astype(np.intp)
+        self._slopes, self._offsets = table[[1, 3]], table[[2, 4]]  # rising, falling
+        self._floor = table[5].copy()
         centre = self(np.zeros(len(sensors)))
-        for shifted in (self._left, self._right, self._floor):
-            np.subtract(shifted, centre, out=shifted)
+        self._offsets -= centre
+        self._floor -= centre
 
-    def __call__(self, z: Vector) -> Vector:
-        """The columns for z, one value a sensor: 0 at the reference, NaN where z is."""
-        rising = z[self._owner]
-        falling = rising * self._fall
-        falling += self._right
-        rising *= self._rise
-        rising += self._left
-        np.minimum(rising, falling, out=rising)
-        np.maximum(rising, self._floor, out=rising)
-        return rising
+    def __call__(self, z: Vector, out: NDArray[np.float32] | None = None) -> NDArray[Any]:
+        """The columns for z, one value a sensor: exactly 0 at the reference."""
+        lines = self._slopes * z[self._owner]
+        lines += self._offsets
+        lower = np.minimum(lines[0], lines[1], out=lines[0])
+        return np.asarray(np.maximum(lower, self._floor, out=out))
 
 
 def _lines(index: int, sensor: Sensor) -> Iterable[tuple[float, ...]]:

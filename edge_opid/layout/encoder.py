@@ -36,19 +36,23 @@ class Encoder:
     def encode(self, values: Mapping[str, float | None], drop: bool) -> NDArray[np.float32]:
         """The columns; see `Layout.encode`."""
         z, complete = self.standardise(values)
+        sizes = np.abs(z)
         # fmax passes over the NaN of missing sensors; with none present it is NaN, and not above.
-        if np.fmax.reduce(np.abs(z)) > self._gate:
-            outside, complete = np.abs(z) > self._gate, False
+        if np.fmax.reduce(sizes) > self._gate:
+            outside = sizes > self._gate
             if not drop:
                 raise self._gated(values, z, int(outside.argmax()))
-            z[outside] = np.nan
+            z[outside], complete = np.nan, False
         x = np.empty(self._width, np.float32)
-        x[self._hat_columns] = self._hats(z)
         if self._waves is not None:
-            x[self._wave_columns] = self._waves(z)
-        x[-1] = 1.0  # the bias
+            x[self._wave_columns] = np.nan_to_num(self._waves(z))
         if not complete:
-            x[np.isnan(x)] = 0.0  # as at the reference
+            z[np.isnan(z)] = 0.0  # missing: as at the reference, where every hat is 0
+        if isinstance(self._hat_columns, slice):
+            self._hats(z, out=x[self._hat_columns])
+        else:
+            x[self._hat_columns] = self._hats(z)
+        x[-1] = 1.0  # the bias
         return x
 
     def standardise(self, values: Mapping[str, float | None]) -> tuple[Vector, bool]:

@@ -108,7 +108,8 @@ class WoodburyLearner(OnePassLearner):
         """
         scores = np.empty((2, self.settings.classes))
         self._learn(x, y, scores)
-        return Scores(*scores.astype(self.settings.kind))
+        found = scores.astype(self.settings.kind)
+        return Scores(found[0], found[1])
 
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:
         mine = self.settings
