@@ -43,11 +43,12 @@ def test_a_million_readings_at_condition_1e6(make, rho):
     """At most 0.5 % of labels differ from the float64 solve, for both classifiers."""
     stream, sums = Stream(WIDTH, condition=1e6), Sums()
     learner = make(VANISHING, SURVIVING, 3, rho=rho)
+    born = learner.nbytes
     for X, y in stream.chunks(MILLION):
         learner.learn_many(X, y)
         sums.add(X, y)
     assert 0.5 < np.linalg.cond(sums.gram) / 1e6 < 2
-    assert learner.readings == MILLION
+    assert (learner.readings, learner.nbytes) == (MILLION, born)
     arrays = [value for value in learner.state().values() if isinstance(value, np.ndarray)]
     assert all(np.isfinite(array).all() for array in arrays)
     assert np.linalg.eigvalsh(learner.inverse().astype(np.float64)).min() > 0

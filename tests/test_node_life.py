@@ -202,12 +202,15 @@ def test_the_gateway_retires_and_deploys_and_the_survivors_are_inherited():
     rows, labels = world(300)
     rig = Rig.make()
     live(rig, rows[:200], labels[:200])
+    known = rig.node.state.senses.learner.summary()
     rig.order(desired(1, sensors=("b", "c", "d")), now_ms=20_000)
     senses = rig.node.state.senses
     assert senses.layout.columns == ("b", "c", "d", "bias")
     assert senses.learner.readings == 200
     (summary,) = rig.messages(Channel.SUMMARY, Summary)
     assert (summary.layout_version, summary.width, summary.readings) == (0, 4, 200)
+    assert np.array_equal(summary.gram_array(), known.gram)
+    assert np.array_equal(summary.moment_array(), known.moments)
     moved = [{"b": r["b"], "c": r["c"], "d": r["a"]} for r in rows[200:]]
     live(rig, moved, labels[200:], first_seq=201)
     assert accuracy(rig, labels, 50) > 0.7

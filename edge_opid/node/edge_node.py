@@ -52,7 +52,7 @@ class EdgeNode:
 
     def __init__(self, config: NodeConfig, trusted: Sequence[VerifyKey] = ()) -> None:
         self.config, self._trusted = config, tuple(trusted)
-        self._foreign = [each.topic for each in config.foreign]
+        self._foreign = [(Filter(each.filter), each.topic) for each in config.foreign]
         self._rate = RateLimit(config.rate_per_second, config.rate_burst)
         self.counts: Counter[str] = Counter()
         self._voice = Voice(config, self.counts)
@@ -99,8 +99,8 @@ class EdgeNode:
         """Deal with one delivery. Whatever the bytes, this returns."""
         self._begin(now_ms)
         try:
-            for foreign in self._foreign:
-                if Filter(foreign.topic_filter).matches(topic):
+            for wanted, foreign in self._foreign:
+                if wanted.matches(topic):
                     return self._foreign_reading(foreign, topic, payload, now_ms, token)
             parsed = _parsed(topic)
             handler = self._channels.get(parsed.channel)

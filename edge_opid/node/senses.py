@@ -88,10 +88,6 @@ class Senses:
             return self.sensors.keys()
         return [sensor for sensor in self.sensors if sensor not in self.silent]
 
-    def strangers(self, values: Mapping[str, float]) -> list[str]:
-        """Sensors that are not of this layout: their values are not used."""
-        return [sensor for sensor in values if sensor not in self.sensors]
-
     def by_role(self, values: Mapping[str, float]) -> dict[str, float]:
         """The values of living sensors, by the role that names their columns."""
         roles, silent = self.sensors, self.silent

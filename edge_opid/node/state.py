@@ -56,6 +56,13 @@ class NodeState:
         self.frequency = [0] * len(config.classes)
         self.slots = Slots()
         self.version, self.content, self.layout_version = 0, "", 0
+        self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
+            Accepted: self._accepted,
+            Labelled: self._labelled,
+            Closed: self._closed,
+            Silenced: self._silenced,
+            Ordered: self._ordered,
+        }
 
     def apply(self, change: Input) -> list[Effect]:
         """Change as this input says.
@@ -64,15 +71,8 @@ class NodeState:
         journal: replay fails at the same place and leaves the same bits, where an error thrown
         from here would leave a state that its journal does not explain.
         """
-        handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
-            Accepted: self._accepted,
-            Labelled: self._labelled,
-            Closed: self._closed,
-            Silenced: self._silenced,
-            Ordered: self._ordered,
-        }
         try:
-            return handlers[type(change)](change)
+            return self._handlers[type(change)](change)
         except OpidError as error:
             return [Noted("input-failed", str(error))]
 
