@@ -1,0 +1,227 @@
+"""What the gateway must not forget: frozen records, one class a table, no I/O.
+
+A record replaces the one with the same key. Times are milliseconds since 1970, arrays are
+little-endian float32 bytes, names are tuples of text, so that a store needs no knowledge of them.
+
+| record | key | what |
+|---|---|---|
+| `NodeRecord` | site, node | whose group it is in, and what it last reported |
+| `SensorRecord` | site, node, id | where a sensor is in its life |
+| `LayoutRecord` | site, node, version | every layout a node was ever told, and in which change |
+| `OrderRecord` | site, node | the signed `desired` in force |
+| `SummaryRecord` | site, node, layout_version | what a node's learner knew of a layout |
+| `ChangeRecord` | id | a cohort: nodes that go through the same change, one batch, one fit |
+| `ExampleRecord` | change, site, node, source, boot, seq | a labelled instance of the batch |
+| `FitRecord` | change, size | a fit: its candidates, what was chosen, and the weights |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from edge_opid.wire import SensorDescription
+
+from .lifecycle import SensorState
+
+NodeKey = tuple[str, str]
+"""Site and node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node, and what it last said of itself."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node")
+    site: str
+    node: str
+    group: str
+    gate: float
+    online: bool = False
+    seen_ms: int = 0
+    reported_version: int = 0
+    """The last order it has obeyed."""
+    reported_layout: int = 0
+    reported_model: int = 0
+    """The version of the order whose weights it holds; 0: none."""
+    status: bytes = b""
+    """Its last status message, as it came."""
+
+    @property
+    def key(self) -> NodeKey:
+        """Site and node."""
+        return self.site, self.node
+
+
+@dataclass(frozen=True, slots=True)
+class SensorRecord:
+    """A sensor of a node. Reference and scale are None as long as it is being measured."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node", "id")
+    site: str
+    node: str
+    id: str
+    role: str
+    state: SensorState
+    since_ms: int
+    """When it came into this state."""
+    timeout_s: float
+    reference: float | None = None
+    scale: float | None = None
+    knots: tuple[float, ...] = ()
+    unit: str | None = None
+    end_of_life_ms: int | None = None
+    replaces: str | None = None
+    reason: str = ""
+    """Why it is in this state, in the words of whoever said so."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Site, node and id."""
+        return self.site, self.node, self.id
+
+    def described(self) -> SensorDescription:
+        """The sensor as the wire describes it in a layout."""
+        if self.reference is None or self.scale is None:
+            raise ValueError(f"sensor {self.id!r} of {self.node!r} has not been measured yet")
+        return SensorDescription(
+            self.id, self.role, self.reference, self.scale, self.timeout_s, self.knots, self.unit
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRecord:
+    """A layout that a node has, or is told to take. `change` is 0 where it brought its own."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node", "version")
+    site: str
+    node: str
+    version: int
+    sensors: tuple[SensorDescription, ...]
+    vanishing: tuple[str, ...]
+    gate: float
+    change: int
+    at_ms: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Site, node and version."""
+        return self.site, self.node, self.version
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRecord:
+    """The `desired` in force for a node: signed once, published until it is reported."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node")
+    site: str
+    node: str
+    version: int
+    layout_version: int
+    payload: bytes
+    at_ms: int
+
+    @property
+    def key(self) -> NodeKey:
+        """Site and node."""
+        return self.site, self.node
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRecord:
+    """A node's statistics for one layout, as the wire brought them."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node", "layout_version")
+    site: str
+    node: str
+    layout_version: int
+    payload: bytes
+    at_ms: int
+
+
+class ChangeState(StrEnum):
+    """How far a change has come."""
+
+    GATHERING = "gathering"
+    """Nodes report labelled instances; the model is fitted anew as the batch grows."""
+    CLOSED = "closed"
+    """The batch is full, its time is over, or every node has moved on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """A cohort: nodes of one group on their way to the same columns, from the same survivors."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: int
+    group: str
+    retired: tuple[str, ...]
+    """Roles that went, sorted."""
+    arrived: tuple[str, ...]
+    """Roles the survivors' statistics do not know, sorted."""
+    columns: tuple[str, ...]
+    """Every column of the new layout by name, sorted: the order of the fitted matrix."""
+    opened_ms: int
+    state: ChangeState = ChangeState.GATHERING
+    fitted: int = -1
+    """The size of the batch at the last fit; -1: not yet fitted."""
+    pushed: int = -1
+    """The size of the batch at the last fit that was pushed; -1: none was."""
+    closed_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleRecord:
+    """A labelled instance of a change's batch: raw values by sensor id."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("change", "site", "node", "source", "boot", "seq")
+    change: int
+    site: str
+    node: str
+    source: str
+    boot: int
+    seq: int
+    layout_version: int
+    label: str
+    values: dict[str, float]
+    place: int
+    """Its number in the batch, from 0, in the order of arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitRecord:
+    """One fit of a change: what the candidates scored, which was chosen, why, and its weights."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("change", "size")
+    change: int
+    size: int
+    """Labelled instances it was fitted on."""
+    at_ms: int
+    chosen: str
+    why: str
+    pushed: bool
+    table: tuple[dict[str, Any], ...]
+    """name, accuracy, behind, error and tier of every candidate."""
+    pooled: tuple[str, ...]
+    """The nodes whose statistics are in W^(s)."""
+    refused: dict[str, str]
+    """Summaries that cannot be right, by node, and why."""
+    readings: int
+    """How many readings W^(s) rests on."""
+    rounding_loss: float
+    """Accuracy given up by the precision the weights travel in."""
+    parts: dict[str, bytes]
+    """W_s, V_z, V_a, bias in float32: rows in the order of the change's columns."""
+
+
+Record = (
+    NodeRecord
+    | SensorRecord
+    | LayoutRecord
+    | OrderRecord
+    | SummaryRecord
+    | ChangeRecord
+    | ExampleRecord
+    | FitRecord
+)
