@@ -75,6 +75,8 @@ class SensorRecord:
     replaces: str | None = None
     reason: str = ""
     """Why it is in this state, in the words of whoever said so."""
+    told_ms: int = 0
+    """The time written on the last announcement about it: an older one is a late copy."""
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -1,0 +1,128 @@
+"""The life of a change: gather a batch, fit it at growing sizes, keep what is better, close.
+
+A fit takes seconds and happens elsewhere: `due` asks for it, `fitted` takes the result. Which fits
+are due follows from the records alone, so a gateway that was killed while fitting asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from edge_opid.wire import Example
+
+from .actions import Action, Fit, ForgetExamples
+from .cohorts import close
+from .fitting import Rows, rows_of
+from .policy import Policy
+from .registry import ChangeRecord, ChangeState, ExampleRecord, FitRecord, NodeKey
+from .registry.fleet import Fleet
+from .registry.lives import EventError
+
+
+class Changes:
+    """What is gathered and fitted for the open changes of a fleet."""
+
+    def __init__(self, fleet: Fleet, policy: Policy, pushed: Mapping[int, FitRecord]) -> None:
+        self._fleet, self._policy = fleet, policy
+        self._rows = {change: rows_of(fit, fleet.changes[change]) for change, fit in pushed.items()}
+        self._tried: dict[int, int] = {}
+        """The size last asked for, of changes that are being fitted or could not be."""
+
+    def rows(self, change: int) -> Rows | None:
+        """The weights that members of this change should have, by column."""
+        return self._rows.get(change)
+
+    def quota(self, change: ChangeRecord) -> int:
+        """How many labelled instances to ask of each member: twice its share, some will be lost."""
+        if change.state != ChangeState.GATHERING:
+            return 0
+        lacking = self._policy.batch_max - len(self._fleet.examples[change.id])
+        share = -(-2 * lacking // max(1, len(self._fleet.members(change.id))))
+        return max(0, min(lacking, max(QUOTA_MIN, share)))
+
+    def gather(self, key: NodeKey, example: Example) -> str:
+        """Take a labelled instance of this node into its change; a word for what became of it."""
+        layout = self._fleet.layouts.get(key)
+        change = self._fleet.changes.get(layout.change) if layout else None
+        if layout is None or change is None or layout.version != example.layout_version:
+            return "example-of-another-layout"
+        batch = self._fleet.examples[change.id]
+        if change.state != ChangeState.GATHERING or len(batch) >= self._policy.batch_max:
+            return "example-not-needed"
+        classes = self._fleet.groups[change.group].classes
+        if example.label not in classes:
+            where = "/".join(key)
+            raise EventError("class", f"label {example.label!r} of {where} is none of {classes}")
+        number = (*key, example.instance.source, example.instance.boot, example.instance.seq)
+        if number in batch:
+            return "example-twice"
+        values = dict(example.values)
+        self._fleet.put(
+            ExampleRecord(change.id, *number, layout.version, example.label, values, len(batch))
+        )
+        return "examples"
+
+    # -- what is due ---------------------------------------------------------------------------
+
+    def due(self, now_ms: int) -> list[Action]:
+        """Fits to make, and raw readings to forget."""
+        actions: list[Action] = []
+        for change in list(self._fleet.changes.values()):
+            if change.state == ChangeState.CLOSED:
+                actions += self._tidied(change)
+                continue
+            size = self._due_size(change, now_ms)
+            if size is not None:
+                self._tried[change.id] = size
+                actions.append(Fit(change.id, size))
+            elif self._is_over(change, now_ms):
+                close(self._fleet, change, now_ms)
+        return actions
+
+    def _due_size(self, change: ChangeRecord, now_ms: int) -> int | None:
+        """The batch size to fit now: the largest of the plan that is there and was not fitted."""
+        count = len(self._fleet.examples[change.id])
+        done = max(change.fitted, self._tried.get(change.id, -1))
+        reached = [size for size in self._policy.sizes() if done < size <= count]
+        if not reached or (reached[-1] == 0 and not self._summaries_in(change, now_ms)):
+            return None
+        return reached[-1]
+
+    def _summaries_in(self, change: ChangeRecord, now_ms: int) -> bool:
+        """Whether every member has said what it knew, or has had the time to."""
+        if now_ms - change.opened_ms >= 1000 * self._policy.summary_wait_s:
+            return True
+        nodes, layouts = self._fleet.nodes, self._fleet.layouts
+        members = self._fleet.members(change.id)
+        return all(nodes[key].reported_layout >= layouts[key].version for key in members)
+
+    def _is_over(self, change: ChangeRecord, now_ms: int) -> bool:
+        full = change.fitted >= self._policy.batch_max
+        return full or now_ms - change.opened_ms > 1000 * self._policy.gather_s
+
+    def _tidied(self, change: ChangeRecord) -> list[Action]:
+        """Once closed, its raw readings go; once nobody is in it, it is history."""
+        if self._fleet.examples.pop(change.id, None):
+            return [ForgetExamples(change.id)]
+        if not self._fleet.members(change.id):
+            self._fleet.forget_change(change.id)
+            self._rows.pop(change.id, None)
+            self._tried.pop(change.id, None)
+        return []
+
+    def fitted(self, fit: FitRecord) -> bool:
+        """Keep a fit; whether the members should have its weights."""
+        change = self._fleet.changes.get(fit.change)
+        if change is None or fit.size <= change.fitted:
+            return False
+        pushed = fit.size if fit.pushed else change.pushed
+        self._fleet.put(fit)
+        self._fleet.put(replace(change, fitted=fit.size, pushed=pushed))
+        if fit.pushed:
+            self._rows[change.id] = rows_of(fit, change)
+        return fit.pushed
+
+
+QUOTA_MIN = 8
+"""Labels are seldom: in a large cohort, whoever has a few may send them."""

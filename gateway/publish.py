@@ -1,0 +1,111 @@
+"""Orders: a version, a signature, retained, and published again until the node reports it.
+
+1. A version is used once: the order is saved before it is published, and the next one is above
+   both the last order and whatever the node says it has obeyed (a restored database knows less).
+2. An order is absolute: layout, classes, weights, all of it. A node that slept through three
+   changes obeys the last one and has missed nothing.
+3. While a node that is online has not reported an order, it is published again, at growing
+   intervals; when the broker has lost its memory, all orders are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from nacl.signing import SigningKey
+
+from edge_opid.model import FOLDED
+from edge_opid.wire import Channel, Desired, Matrix, Topic, Weights, seal_desired
+
+from .actions import Publish
+from .fitting import Rows
+from .registry import NodeKey, OrderRecord
+from .registry.columns import column_names, layout_in
+from .registry.fleet import Fleet
+
+
+class Publisher:
+    """Signs orders and keeps after them. The key never leaves it."""
+
+    def __init__(self, fleet: Fleet, key: SigningKey, retry_s: float, retry_max_s: float) -> None:
+        self._fleet, self._key = fleet, key
+        self._first_ms, self._longest_ms = int(1000 * retry_s), int(1000 * retry_max_s)
+        self._waiting: dict[NodeKey, tuple[int, int]] = {}
+        """Unreported orders: when to publish again, and how long was waited before."""
+
+    def order(
+        self,
+        key: NodeKey,
+        rows: Rows | None,
+        gather: int,
+        now_ms: int,
+        dtype: str = "float32",
+    ) -> Publish:
+        """The node's newest layout with these weights, by column, signed as the next version."""
+        fleet, layout = self._fleet, self._fleet.layouts[key]
+        group = fleet.groups[fleet.nodes[key].group]
+        desired = Desired(
+            *key,
+            version=self._next_version(key),
+            layout_version=layout.version,
+            sensors=layout.sensors,
+            vanishing=layout.vanishing,
+            gate=layout.gate,
+            classes=group.classes,
+            weights=None if rows is None else self._weights(key, rows, dtype),
+            gather=gather,
+        )
+        payload = seal_desired(desired, self._key)
+        fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms))
+        self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
+        return self._publication(key)
+
+    def _next_version(self, key: NodeKey) -> int:
+        order = self._fleet.orders.get(key)
+        reported = self._fleet.nodes[key].reported_version
+        return max(reported, order.version if order else 0) + 1
+
+    def _weights(self, key: NodeKey, rows: Rows, dtype: str) -> Weights:
+        columns = column_names(layout_in(self._fleet.layouts[key]))
+        W = np.array([rows[column] for column in columns])
+        return Weights(FOLDED, {"W": Matrix.of(W, dtype)})
+
+    def _publication(self, key: NodeKey) -> Publish:
+        topic = str(Topic(*key, Channel.DESIRED))
+        return Publish(topic, self._fleet.orders[key].payload, retain=True)
+
+    # -- keeping after them --------------------------------------------------------------------
+
+    def reported(self, key: NodeKey) -> bool:
+        """Whether the node has obeyed the order in force, or none is."""
+        order = self._fleet.orders.get(key)
+        done = order is None or self._fleet.nodes[key].reported_version >= order.version
+        if done:
+            self._waiting.pop(key, None)
+        return done
+
+    def unreported(self) -> list[NodeKey]:
+        """The nodes that have an order to obey yet."""
+        return [key for key in self._fleet.orders if not self.reported(key)]
+
+    def again(self, keys: Iterable[NodeKey], now_ms: int) -> list[Publish]:
+        """Publish these nodes' orders anew, and begin with the shortest interval."""
+        found = []
+        for key in keys:
+            if key in self._fleet.orders:
+                found.append(self._publication(key))
+                if not self.reported(key):
+                    self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
+        return found
+
+    def due(self, now_ms: int) -> list[Publish]:
+        """Orders of nodes that are online and have not obeyed for too long."""
+        found = []
+        for key, (due_ms, waited_ms) in list(self._waiting.items()):
+            if now_ms < due_ms or self.reported(key) or not self._fleet.nodes[key].online:
+                continue
+            longer_ms = min(2 * waited_ms, self._longest_ms)
+            self._waiting[key] = (now_ms + longer_ms, longer_ms)
+            found.append(self._publication(key))
+        return found

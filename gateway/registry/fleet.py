@@ -1,0 +1,137 @@
+"""The whole fleet in memory, and what of it is not saved yet. Decisions read and `put` here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..policy import Group, check_groups
+from .lifecycle import IN_LAYOUT
+from .records import (
+    ChangeRecord,
+    ExampleRecord,
+    LayoutRecord,
+    NodeKey,
+    NodeRecord,
+    OrderRecord,
+    Record,
+    SensorRecord,
+)
+
+ExampleNumber = tuple[str, str, str, int, int]
+"""Site, node, source, boot and sequence number of an instance."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a store remembers when a gateway starts; examples and summaries stay there."""
+
+    nodes: Sequence[NodeRecord] = ()
+    sensors: Sequence[SensorRecord] = ()
+    layouts: Sequence[LayoutRecord] = ()
+    """The newest of each node."""
+    orders: Sequence[OrderRecord] = ()
+    changes: Sequence[ChangeRecord] = ()
+    """Those that gather, and those the newest layouts belong to."""
+    examples: Mapping[int, Collection[ExampleNumber]] = field(default_factory=dict)
+    """Which instances the batches of those changes have."""
+    next_change: int = 1
+
+
+class Fleet:
+    """Every record by its key. `put` is the only way to change one.
+
+    >>> fleet = Fleet([Group("air", "street", ("fresh", "stale"), ("north",))])
+    >>> fleet.put(NodeRecord("street", "north", "air", gate=8.0))
+    >>> [record.node for record in fleet.take_unsaved()], fleet.take_unsaved()
+    (['north'], [])
+    """
+
+    def __init__(self, groups: Iterable[Group], stored: Stored | None = None) -> None:
+        listed = tuple(groups)
+        check_groups(listed)
+        self.groups = {group.id: group for group in listed}
+        self._group_of = {key: group for group in listed for key in group.keys}
+        self.nodes: dict[NodeKey, NodeRecord] = {}
+        self.sensors: defaultdict[NodeKey, dict[str, SensorRecord]] = defaultdict(dict)
+        self.layouts: dict[NodeKey, LayoutRecord] = {}
+        """The newest layout of each node, obeyed or not."""
+        self.orders: dict[NodeKey, OrderRecord] = {}
+        self.changes: dict[int, ChangeRecord] = {}
+        self.examples: defaultdict[int, set[ExampleNumber]] = defaultdict(set)
+        """The batch of each change; the values are in the store."""
+        self.next_change = 1
+        self.touched: set[NodeKey] = set()
+        """Nodes with a sensor that changed since somebody looked at their layout."""
+        self._members: defaultdict[int, dict[NodeKey, None]] = defaultdict(dict)
+        self._unsaved: dict[object, Record] = {}
+        if stored is not None:
+            self._recall(stored)
+
+    def _recall(self, stored: Stored) -> None:
+        kept: tuple[Sequence[Record], ...]
+        kept = stored.nodes, stored.sensors, stored.layouts, stored.orders, stored.changes
+        for records in kept:
+            for record in records:
+                self.put(record)
+        for change, numbers in stored.examples.items():
+            self.examples[change].update(numbers)
+        self.next_change = stored.next_change
+        self._unsaved.clear()
+
+    def put(self, record: Record) -> None:
+        """Replace the record with this key, and remember that it is to be saved."""
+        match record:
+            case NodeRecord():
+                self.nodes[record.key] = record
+            case SensorRecord():
+                self.sensors[record.site, record.node][record.id] = record
+                self.touched.add((record.site, record.node))
+            case LayoutRecord():
+                self._enrol(record)
+            case OrderRecord():
+                self.orders[record.key] = record
+            case ChangeRecord():
+                self.changes[record.id] = record
+                self.next_change = max(self.next_change, record.id + 1)
+            case ExampleRecord():
+                number = record.site, record.node, record.source, record.boot, record.seq
+                self.examples[record.change].add(number)
+            case _:
+                pass  # summaries and fits are only kept in the store
+        key = tuple(getattr(record, name) for name in record.KEY)
+        self._unsaved[type(record), key] = record
+
+    def _enrol(self, layout: LayoutRecord) -> None:
+        """The node leaves the change of its former layout, and joins that of the new one."""
+        key = layout.site, layout.node
+        if key in self.layouts:
+            self._members[self.layouts[key].change].pop(key, None)
+        self.layouts[key] = layout
+        self._members[layout.change][key] = None
+
+    def take_unsaved(self) -> list[Record]:
+        """Everything put since the last time, each key once, for one transaction."""
+        records = list(self._unsaved.values())
+        self._unsaved.clear()
+        return records
+
+    def group_of(self, key: NodeKey) -> Group | None:
+        """The group a node is configured in; None for a stranger."""
+        return self._group_of.get(key)
+
+    def in_layout(self, key: NodeKey) -> list[SensorRecord]:
+        """The sensors that have a column, by role: what the node's layout should be."""
+        living = (each for each in self.sensors[key].values() if each.state in IN_LAYOUT)
+        return sorted(living, key=lambda sensor: sensor.role)
+
+    def members(self, change: int) -> list[NodeKey]:
+        """The nodes whose newest layout belongs to this change."""
+        return list(self._members.get(change, ()))
+
+    def forget_change(self, change: int) -> None:
+        """A closed change that no node is in any more is the store's alone."""
+        self.changes.pop(change, None)
+        self.examples.pop(change, None)
+        self._members.pop(change, None)

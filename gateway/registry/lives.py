@@ -1,0 +1,193 @@
+"""What happens to sensors: announcements, and reports of nodes, applied to the fleet.
+
+The rules for an announcement, in this order; what breaks one is an `EventError`, changes nothing,
+and is counted by its reason:
+
+1. The node is known. 2. It is newer than the last announcement about this sensor: brokers deliver
+twice. 3. The lifecycle table has the event for the sensor's state. 4. A node keeps at least one
+sensor. 5. A role belongs to one sensor of a node: a new one in the same role says which it
+`replaces`, and then has the role of the one replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from edge_opid.errors import OpidError
+from edge_opid.layout.layout import BIAS
+from edge_opid.wire import Event, SensorDeployed, SensorRetired, SensorReturned, SensorSilent
+
+from .fleet import Fleet
+from .lifecycle import IN_LAYOUT, LifecycleError, SensorEvent, SensorState, step
+from .records import NodeKey, SensorRecord
+
+TIMEOUT_S = 60.0
+"""When a sensor counts as silent, where nobody said it: as in a node's configuration."""
+
+
+class EventError(OpidError, ValueError):
+    """An event that cannot be: `reason` is a word to count by."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+def happen(fleet: Fleet, key: NodeKey, event: Event, now_ms: int) -> None:
+    """Apply an event to the node's sensors."""
+    if key not in fleet.nodes:
+        known = ", ".join("/".join(each) for each in sorted(fleet.nodes)) or "none yet"
+        raise EventError("unknown-node", f"no node {'/'.join(key)} is known; known: {known}")
+    _HANDLERS[type(event)](fleet, key, event, now_ms)
+
+
+def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str, at: int) -> None:
+    """A sensor goes for good, for whichever reason; at least one must stay."""
+    record = _known(fleet, key, sensor)
+    others = [each for each in fleet.in_layout(key) if each.id != sensor]
+    if record.state in IN_LAYOUT and not others:
+        raise EventError(
+            "empty-layout",
+            f"sensor {sensor!r} is the last one of {'/'.join(key)}, and a layout needs one: "
+            "deploy another first",
+        )
+    fleet.put(_moved(record, event, at, reason=why))
+
+
+def _known(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
+    record = fleet.sensors[key].get(sensor)
+    if record is None:
+        there = ", ".join(sorted(fleet.sensors[key])) or "none"
+        where = "/".join(key)
+        raise EventError("unknown-sensor", f"{where} has no sensor {sensor!r}; it has: {there}")
+    return record
+
+
+def _moved(record: SensorRecord, event: SensorEvent, now_ms: int, **changes: Any) -> SensorRecord:
+    try:
+        state = step(record.state, event)
+    except LifecycleError as error:
+        raise EventError("lifecycle", f"sensor {record.id!r}: {error}") from error
+    since = record.since_ms if state == record.state else now_ms
+    return replace(record, state=state, since_ms=since, **changes)
+
+
+def _check_newer(record: SensorRecord, at_ms: int) -> None:
+    if at_ms <= record.told_ms:
+        raise EventError(
+            "stale",
+            f"the announcement about {record.id!r} is of {at_ms} ms, and one of "
+            f"{record.told_ms} ms has been heard",
+        )
+
+
+# -- reports of nodes ------------------------------------------------------------------------------
+
+
+def _silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) -> None:
+    fleet.put(_moved(_known(fleet, key, event.sensor), SensorEvent.SILENT, now_ms))
+
+
+def _returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
+    fleet.put(_moved(_known(fleet, key, event.sensor), SensorEvent.RETURNED, now_ms))
+
+
+# -- announcements ---------------------------------------------------------------------------------
+
+
+def _retired(fleet: Fleet, key: NodeKey, event: SensorRetired, now_ms: int) -> None:
+    _check_newer(_known(fleet, key, event.sensor), event.at_ms)
+    retire(fleet, key, event.sensor, SensorEvent.RETIRED, event.reason, now_ms)
+    fleet.put(replace(fleet.sensors[key][event.sensor], told_ms=event.at_ms))
+
+
+def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) -> None:
+    before = fleet.sensors[key].get(event.sensor)
+    if before is not None:
+        _check_newer(before, event.at_ms)
+        if before.state != SensorState.RETIRED:
+            where, role = "/".join(key), before.role
+            raise EventError(
+                "id-in-use",
+                f"sensor {event.sensor!r} of {where} is {before.state} as {role!r}: retire it "
+                "first, or give the new one another id",
+            )
+    old = _replaced(fleet, key, event)
+    record = _announced(key, event, now_ms, old)
+    state = before.state if before else SensorState.UNKNOWN
+    complete = record.reference is not None and record.scale is not None
+    happening = SensorEvent.DEPLOYED if complete else SensorEvent.ANNOUNCED
+    fleet.put(replace(record, state=step(state, happening)))
+    if complete and old is not None:
+        give_way(fleet, key, event.sensor, now_ms)
+
+
+def _announced(
+    key: NodeKey, event: SensorDeployed, now_ms: int, old: SensorRecord | None
+) -> SensorRecord:
+    timeout = event.timeout_s or (old.timeout_s if old else TIMEOUT_S)
+    return SensorRecord(
+        *key,
+        event.sensor,
+        event.role,
+        SensorState.UNKNOWN,
+        now_ms,
+        timeout,
+        event.reference if event.scale is not None else None,
+        event.scale if event.reference is not None else None,
+        event.knots or (old.knots if old else ()),
+        event.unit or (old.unit if old else None),
+        event.end_of_life_ms,
+        event.replaces,
+        "deployed",
+        event.at_ms,
+    )
+
+
+def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord | None:
+    """The sensor whose column this one takes over; a role may not be taken otherwise."""
+    if BIAS in (event.role, event.sensor):
+        raise EventError("role", f"no sensor may be {BIAS!r}: that column is the node's")
+    if event.replaces is None:
+        taken = [each for each in _not_retired(fleet, key) if each.role == event.role]
+        if taken:
+            raise EventError(
+                "role-in-use",
+                f"role {event.role!r} of {'/'.join(key)} belongs to {taken[0].id!r}: retire that "
+                "one first, or say that the new sensor replaces it",
+            )
+        return None
+    old = _known(fleet, key, event.replaces)
+    if old.role != event.role:
+        raise EventError(
+            "role",
+            f"{event.sensor!r} replaces {old.id!r} and must have its role {old.role!r}, "
+            f"got {event.role!r}",
+        )
+    others = [e for e in _not_retired(fleet, key) if e.role == event.role and e.id != old.id]
+    if others:
+        raise EventError("role-in-use", f"{others[0].id!r} is taking over {old.id!r} already")
+    return old
+
+
+def _not_retired(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:
+    return [each for each in fleet.sensors[key].values() if each.state != SensorState.RETIRED]
+
+
+def give_way(fleet: Fleet, key: NodeKey, sensor: str, now_ms: int) -> None:
+    """Whoever this sensor replaces leaves the layout in the moment it enters."""
+    newcomer = fleet.sensors[key][sensor]
+    old = fleet.sensors[key].get(newcomer.replaces or "")
+    if old is not None and old.state in IN_LAYOUT:
+        why = f"replaced by {sensor}"
+        fleet.put(_moved(old, SensorEvent.REPLACED, now_ms, reason=why))
+
+
+_HANDLERS: dict[type[Any], Callable[[Fleet, NodeKey, Any, int], None]] = {
+    SensorRetired: _retired,
+    SensorSilent: _silent,
+    SensorReturned: _returned,
+    SensorDeployed: _deployed,
+}

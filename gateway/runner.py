@@ -1,0 +1,299 @@
+"""The loop that runs a gateway: broker and database on one side, decisions on the other.
+
+The rules of a round, in the order of the code:
+
+1. Take in what came: messages, operators' commands, finished fits, time.
+2. Save all that was decided in one transaction. A database that refuses for a while (locked,
+   restarted, disk full) is asked again; until then nothing more is taken in.
+3. Only then publish, subscribe, fit, and acknowledge the messages: killed before, they come again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from edge_opid import log
+from edge_opid.link.contract import (
+    Connected,
+    Delivery,
+    Disconnected,
+    Link,
+    LinkEvent,
+    PublishRefused,
+    SubscriptionRefused,
+)
+from edge_opid.notify import Notify
+from edge_opid.service import NodeClock
+from edge_opid.wire import SensorDeployed, SensorRetired, WireError, decode
+
+from .actions import Action, Fit, ForgetExamples, Listen, Publish
+from .fitter import FitFailed, Fitter
+from .fitting import FitJob
+from .registry import ChangeRecord, FitRecord, SummaryRecord
+from .registry.fleet import Stored
+from .service import Gateway
+from .store import CommandRecord, DatabaseError, MasterError, Store
+
+POLL_S = 0.1
+DELIVERIES_PER_ROUND = 512  # a wave of reports becomes a few transactions
+COMMANDS_MS = 500  # between two looks for operators' commands
+TICK_MS = 200
+RETRY_S = 1.0  # before a database that refused is asked again
+
+
+class Runner:
+    """One gateway, its link and its store, until somebody calls `stop`."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        link: Link,
+        store: Store,
+        clock: NodeClock,
+        fitter: Fitter,
+        notify: Notify,
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self.gateway, self.counts = gateway, Counter[str]()
+        self._link, self._store, self._clock = link, store, clock
+        self._fitter, self._notify, self._poll_s = fitter, notify, poll_s
+        self._stop = False
+        self._actions: list[Action] = []
+        self._deliveries: list[Delivery] = []
+        self._outcomes: dict[int, str] = {}
+        self._looked_ms = self._ticked_ms = 0
+        self._filters: frozenset[str] = frozenset()
+
+    def stop(self) -> None:
+        """End after this round. A signal handler may call it: it only sets a flag."""
+        self._stop = True
+
+    def run(self) -> int:
+        """Start, go round until stopped, say goodbye; the exit code."""
+        try:
+            self.start()
+            while not self._stop:
+                self.round()
+            self.drain()
+        except BaseException:
+            self._link.abort()
+            raise
+        finally:
+            self._fitter.stop()
+        return 0
+
+    def start(self) -> None:
+        """Connect."""
+        self._link.subscribe(self.gateway.subscriptions())
+        self._link.start()
+        self._notify.ready()
+        fleet = self.gateway.fleet
+        log.info("started", nodes=len(fleet.nodes), changes=len(fleet.changes))
+
+    def round(self) -> None:
+        """One turn."""
+        self._take_in()
+        self._take_commands()
+        self._take_fits()
+        self._tick()
+        self._settle()
+        self._notify.alive(self._clock.now_ms())
+
+    def drain(self) -> None:
+        """Save what is decided, send what is queued, go."""
+        self._notify.stopping()
+        self._settle()
+        unsent = self._link.stop()
+        log.info("stopped", unsent=unsent)
+
+    # -- 1: what comes in ----------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        for turn in range(DELIVERIES_PER_ROUND):
+            delivery = self._link.poll(0.0 if turn else self._poll_s)
+            self._hear_events()  # a former connection's end comes before the next one's messages
+            if delivery is None:
+                return
+            now_ms = self._clock.now_ms()
+            self._actions += self.gateway.handle(delivery.topic, delivery.payload, now_ms)
+            self._deliveries.append(delivery)
+
+    def _hear_events(self) -> None:
+        while (event := self._link.poll_event()) is not None:
+            self.counts[type(event).__name__] += 1
+            self._hear(event)
+
+    def _hear(self, event: LinkEvent) -> None:
+        count = self.counts[type(event).__name__]
+        match event:
+            case Connected(session_present, protocol):
+                log.info("connected", protocol=protocol, session_present=session_present)
+                self._actions += self.gateway.connected(session_present, self._clock.now_ms())
+            case Disconnected(reason, refused):
+                if log.worth_a_line(count) or refused:
+                    log.warning("disconnected", reason=reason, refused=refused, count=count)
+            case SubscriptionRefused(filter_, reason):
+                log.error("subscription refused", filter=filter_, reason=reason)
+            case PublishRefused(topic, reason):
+                self._refused(topic, reason)
+
+    def _take_commands(self) -> None:
+        """What operators left in the database, twice a second."""
+        now_ms = self._clock.now_ms()
+        if 0 <= now_ms - self._looked_ms < COMMANDS_MS:
+            return
+        self._looked_ms = now_ms
+        try:
+            commands = self._store.commands()
+        except DatabaseError as error:
+            self._complain("commands cannot be read", error)
+            return
+        for command in commands:
+            self._outcomes[command.id] = self._obey(command, now_ms)
+
+    def _obey(self, command: CommandRecord, now_ms: int) -> str:
+        try:
+            event = decode(command.payload, SensorRetired, SensorDeployed)
+        except WireError as error:
+            return str(error)
+        outcome = self.gateway.command((command.site, command.node), event, now_ms) or "done"
+        log.info("command", node=command.node, event=event.kind, outcome=outcome)
+        return outcome
+
+    def _take_fits(self) -> None:
+        now_ms = self._clock.now_ms()
+        for outcome in self._fitter.finished():
+            match outcome:
+                case FitRecord():
+                    self._tell_of(outcome)
+                    self._actions += self.gateway.fitted(outcome, now_ms)
+                case FitFailed(change, why):
+                    self.gateway.fit_failed(change, why)
+
+    def _tick(self) -> None:
+        now_ms = self._clock.now_ms()
+        if not 0 <= now_ms - self._ticked_ms < TICK_MS:
+            self._ticked_ms = now_ms
+            self._actions += self.gateway.tick(now_ms)
+        while self.gateway.complaints:
+            self.counts["complaints"] += 1
+            sentence = self.gateway.complaints.popleft()
+            if log.worth_a_line(self.counts["complaints"]):
+                log.warning("refused", why=sentence, count=self.counts["complaints"])
+
+    # -- 2: what must not be forgotten ---------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Save, perform, acknowledge."""
+        records = self.gateway.fleet.take_unsaved()
+        while not self._saved(records):
+            self._notify.alive(self._clock.now_ms())
+            if self._stop:
+                return  # nothing was acknowledged: it all comes again
+            time.sleep(RETRY_S)
+        self._outcomes.clear()
+        actions, self._actions = self._actions, []
+        self._perform(actions)
+        deliveries, self._deliveries = self._deliveries, []
+        for delivery in deliveries:
+            self._link.acknowledge(delivery)
+
+    def _saved(self, records: Sequence[object]) -> bool:
+        if not records and not self._outcomes:
+            return True
+        try:
+            self._store.save(records, self._outcomes)  # type: ignore[arg-type]
+        except MasterError:
+            raise  # somebody else decides now: what we believe may be out of date
+        except DatabaseError as error:
+            if not error.transient:
+                raise
+            self._complain("the database refuses", error)
+            return False
+        return True
+
+    # -- 3: what is to be done -----------------------------------------------------------------
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Publish(topic, payload, retain):
+                    if not self._link.publish(topic, payload, retain=retain):
+                        self._refused(topic, "the link did not take it")
+                case Listen(filters):
+                    self._link.subscribe(sorted(filters - self._filters))
+                    self._link.unsubscribe(sorted(self._filters - filters))
+                    self._filters = filters
+                case ForgetExamples(change):
+                    self._store.forget_examples(change)
+                case Fit(change, size):
+                    self._fitter.submit(self._job(change, size), self._clock.now_ms())
+
+    def _job(self, change_id: int, size: int) -> FitJob:
+        """Everything a fit needs, from the store."""
+        fleet, policy = self.gateway.fleet, self.gateway.policy
+        change = fleet.changes[change_id]
+        group = fleet.groups[change.group]
+        summaries = self._store.summaries(group.keys)
+        examples = self._store.examples(change_id)
+        keys = {(each.site, each.node, each.layout_version) for each in (*summaries, *examples)}
+        layouts = {layout.key: layout for layout in self._store.layouts(keys)}
+        previous = pushed_fit(self._store, change)
+        return FitJob(
+            change,
+            size,
+            group.classes,
+            layouts,
+            summaries,
+            examples,
+            previous,
+            policy.lam,
+            policy.rho,
+            policy.weights,
+        )
+
+    # -- how it goes ---------------------------------------------------------------------------
+
+    def _tell_of(self, fit: FitRecord) -> None:
+        log.info(
+            "fitted",
+            change=fit.change,
+            size=fit.size,
+            chosen=fit.chosen,
+            pushed=fit.pushed,
+            pooled=len(fit.pooled),
+            refused=len(fit.refused),
+        )
+
+    def _refused(self, topic: str, reason: str) -> None:
+        self.counts["publish_refused"] += 1
+        count = self.counts["publish_refused"]
+        if log.worth_a_line(count):
+            log.warning("publication refused", topic=topic, reason=reason, count=count)
+
+    def _complain(self, what: str, error: DatabaseError) -> None:
+        self.counts[what] += 1
+        if log.worth_a_line(self.counts[what]):
+            log.error(what, why=error, count=self.counts[what])
+
+
+def pushed_fit(store: Store, change: ChangeRecord) -> FitRecord | None:
+    """The fit whose weights the members of a change have."""
+    if change.pushed < 0:
+        return None
+    return next((fit for fit in store.fits(change.id) if fit.size == change.pushed), None)
+
+
+def recalled(store: Store) -> tuple[Stored, dict[int, FitRecord]]:
+    """What the store remembers of the fleet, and the fits whose weights are in force."""
+    stored = store.fleet()
+    examples = {
+        change.id: [(e.site, e.node, e.source, e.boot, e.seq) for e in store.examples(change.id)]
+        for change in stored.changes
+    }
+    fits = {change.id: pushed_fit(store, change) for change in stored.changes}
+    return replace(stored, examples=examples), {i: fit for i, fit in fits.items() if fit}

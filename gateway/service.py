@@ -1,0 +1,271 @@
+"""The gateway: messages, commands and time in, actions out. No I/O.
+
+What it decides is `put` into the fleet; whoever runs it saves `fleet.take_unsaved()` in one
+transaction, and only then performs the actions. Killed before, the message comes again; killed
+after, `connected` publishes every order that has not been reported. So nothing is done twice, and
+nothing is forgotten.
+
+| message | what the gateway does |
+|---|---|
+| `introduction` | adopts a node of its groups: its sensors, its layout, a first order |
+| `status` | notes what the node has obeyed; where it knows more than we do, orders anew |
+| sensor retired, silent, returned, deployed | `registry.lives` |
+| `summary` | keeps it for pooling |
+| `example` | one more labelled instance of the node's change |
+| `reading` | only while a sensor is being measured |
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from nacl.signing import SigningKey
+
+from edge_opid.errors import OpidError
+from edge_opid.wire import (
+    Event,
+    Example,
+    Introduction,
+    NodeTopics,
+    Reading,
+    Status,
+    Summary,
+    Topic,
+    decode_on,
+    gateway_filters,
+)
+
+from .actions import Action, Listen, Publish
+from .changes import Changes
+from .cohorts import advance, moved_ms, unsettled
+from .policy import Group, Policy
+from .publish import Publisher
+from .registry import (
+    FitRecord,
+    NodeKey,
+    SensorEvent,
+    SensorState,
+    SummaryRecord,
+)
+from .registry.adoption import adopt
+from .registry.fleet import Fleet, Stored
+from .registry.lives import EventError, happen, retire
+from .registry.measuring import Measuring
+
+SEEN_MS = 60_000
+"""How often a status that says nothing new is worth a write."""
+
+
+class Gateway:
+    """Everything a gateway decides."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        groups: Iterable[Group],
+        key: SigningKey,
+        stored: Stored | None = None,
+        pushed: Mapping[int, FitRecord] | None = None,
+    ) -> None:
+        self.policy = policy
+        self.fleet = Fleet(groups, stored)
+        self.fleet.touched.update(self.fleet.nodes)
+        self.changes = Changes(self.fleet, policy, pushed or {})
+        self.publisher = Publisher(self.fleet, key, policy.retry_s, policy.retry_max_s)
+        self.counts: Counter[str] = Counter()
+        self.complaints: deque[str] = deque(maxlen=16)
+        """What was refused lately, in sentences, for the log."""
+        self._measuring = Measuring(policy.measure_readings)
+        self._listening: frozenset[str] = frozenset()
+        self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], list[Action]]] = {
+            Introduction: self._introduced,
+            Status: self._status,
+            Summary: self._summary,
+            Example: self._example,
+            Reading: self._reading,
+        }
+
+    def subscriptions(self) -> list[str]:
+        """What is always listened to."""
+        sites = sorted({group.site for group in self.fleet.groups.values()})
+        return [str(each) for site in sites for each in gateway_filters(site)]
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def handle(self, topic: str, payload: bytes, now_ms: int) -> list[Action]:
+        """Deal with one message. Whatever the bytes, this returns."""
+        return self._counted(partial(self._dispatch, topic, payload, now_ms))
+
+    def _dispatch(self, topic: str, payload: bytes, now_ms: int) -> list[Action]:
+        parsed = Topic.parse(topic)
+        key = parsed.site, parsed.node
+        if self.fleet.group_of(key) is None:
+            raise EventError("stranger", f"node {'/'.join(key)} is in no group of this gateway")
+        message = decode_on(parsed.channel, payload)
+        handler = self._handlers.get(type(message))
+        if handler is not None:
+            return handler(key, message, payload, now_ms)
+        return self._happen(key, message, now_ms)  # type: ignore[arg-type]  # an event
+
+    def command(self, key: NodeKey, event: Event, now_ms: int) -> str:
+        """An operator's announcement; the sentence why not, or nothing."""
+        try:
+            self._happen(key, event, now_ms)
+        except OpidError as error:
+            self._refused(error)
+            return str(error)
+        return ""
+
+    def _counted(self, decide: Callable[[], list[Action]]) -> list[Action]:
+        try:
+            return decide()
+        except OpidError as error:
+            self._refused(error)
+            return []
+
+    def _refused(self, error: OpidError) -> None:
+        self.counts[f"refused-{getattr(error, 'reason', 'error')}"] += 1
+        self.complaints.append(str(error))
+
+    def _happen(self, key: NodeKey, event: Event, now_ms: int) -> list[Action]:
+        happen(self.fleet, key, event, now_ms)
+        self.counts[event.kind] += 1
+        return []
+
+    def _introduced(
+        self, key: NodeKey, message: Introduction, _: bytes, now_ms: int
+    ) -> list[Action]:
+        group = self.fleet.group_of(key)
+        assert group is not None  # strangers were refused
+        if not adopt(self.fleet, key, group, message, now_ms):
+            return []
+        self.counts["adopted"] += 1
+        return [self._order(key, now_ms)]
+
+    def _status(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> list[Action]:
+        node = self.fleet.nodes.get(key)
+        if node is None:
+            raise EventError("not-introduced", f"node {'/'.join(key)} has not said what it is yet")
+        news = replace(
+            node,
+            online=status.online,
+            reported_version=status.version,
+            reported_layout=status.layout_version,
+            reported_model=status.model_version,
+        )
+        if news != node or now_ms - node.seen_ms >= SEEN_MS:
+            self.fleet.put(replace(news, seen_ms=now_ms, status=payload))
+        return self._overtaken(key, status, now_ms)
+
+    def _overtaken(self, key: NodeKey, status: Status, now_ms: int) -> list[Action]:
+        """A node that has obeyed more than we remember: our memory is an older one."""
+        order, layout = self.fleet.orders.get(key), self.fleet.layouts[key]
+        if order is None or status.version <= order.version:
+            return []
+        self.counts["overtaken"] += 1
+        if status.layout_version >= layout.version:
+            self.fleet.put(replace(layout, version=status.layout_version + 1, at_ms=now_ms))
+        return [self._order(key, now_ms)]
+
+    def _summary(self, key: NodeKey, message: Summary, payload: bytes, now_ms: int) -> list[Action]:
+        if key not in self.fleet.nodes:
+            raise EventError("not-introduced", f"node {'/'.join(key)} has not said what it is yet")
+        self.counts["summaries"] += 1
+        self.fleet.put(SummaryRecord(*key, message.layout_version, payload, now_ms))
+        return []
+
+    def _example(self, key: NodeKey, example: Example, *_: object) -> list[Action]:
+        self.counts[self.changes.gather(key, example)] += 1
+        return []
+
+    def _reading(self, key: NodeKey, reading: Reading, _: bytes, now_ms: int) -> list[Action]:
+        done = self._measuring.heard(self.fleet, key, reading.values, now_ms)
+        self.counts["measured"] += len(done)
+        return []
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Do what is due: retire, advance layouts, fit, publish again, listen to whom we must."""
+        self._retire_due(now_ms)
+        actions: list[Action] = [*self._advance_due(now_ms)]
+        actions += self.changes.due(now_ms)
+        actions += self.publisher.due(now_ms)
+        wanted = self._wanted_filters()
+        if wanted != self._listening:
+            self._listening = wanted
+            actions.append(Listen(wanted))
+        return actions
+
+    def _retire_due(self, now_ms: int) -> None:
+        for key, sensors in list(self.fleet.sensors.items()):
+            for sensor in list(sensors.values()):
+                silent = sensor.state == SensorState.SILENT
+                ended = sensor.end_of_life_ms is not None and now_ms >= sensor.end_of_life_ms
+                if silent and now_ms - sensor.since_ms > 1000 * self.policy.silence_s:
+                    why = f"silent for more than {self.policy.silence_s:g} s"
+                    self._retire(key, sensor.id, SensorEvent.OVERDUE, why, now_ms)
+                elif ended and sensor.state != SensorState.RETIRED:
+                    self._retire(key, sensor.id, SensorEvent.EXPIRED, "end of life", now_ms)
+
+    def _retire(self, key: NodeKey, sensor: str, event: SensorEvent, why: str, now: int) -> None:
+        """The last sensor of a node is kept, whatever its age: a layout cannot be empty."""
+        try:
+            retire(self.fleet, key, sensor, event, why, now)
+            self.counts[event] += 1
+        except EventError as error:
+            if not self.counts[f"kept-{sensor}"]:
+                self.complaints.append(str(error))
+            self.counts[f"kept-{sensor}"] = 1
+
+    def _advance_due(self, now_ms: int) -> list[Publish]:
+        """Nodes whose sensors have settled in another layout than they were told."""
+        published = []
+        for key in sorted(self.fleet.touched):
+            if key not in self.fleet.layouts:
+                continue
+            if now_ms - moved_ms(self.fleet, key) < 1000 * self.policy.settle_s:
+                continue
+            self.fleet.touched.discard(key)
+            if unsettled(self.fleet, key):
+                advance(self.fleet, key, self.policy, now_ms)
+                self.counts["layouts"] += 1
+                published.append(key)
+        return [self._order(key, now_ms) for key in published]
+
+    def _order(self, key: NodeKey, now_ms: int) -> Publish:
+        """The node's newest layout, with the weights of its change where there are some."""
+        change = self.fleet.changes.get(self.fleet.layouts[key].change)
+        rows = None if change is None else self.changes.rows(change.id)
+        gather = 0 if change is None else self.changes.quota(change)
+        self.counts["orders"] += 1
+        return self.publisher.order(key, rows, gather, now_ms, self.policy.weights)
+
+    def _wanted_filters(self) -> frozenset[str]:
+        keys = self._measuring.listening(self.fleet)
+        return frozenset(str(NodeTopics(*key).reading_filter()) for key in keys)
+
+    # -- fits ----------------------------------------------------------------------------------
+
+    def fitted(self, fit: FitRecord, now_ms: int) -> list[Action]:
+        """A fit is done: keep it, and where it is better, tell every member."""
+        self.counts["fits"] += 1
+        if not self.changes.fitted(fit):
+            return []
+        return [self._order(key, now_ms) for key in self.fleet.members(fit.change)]
+
+    def fit_failed(self, change: int, why: str) -> None:
+        """A fit that raised is counted; it is tried again when the batch has grown."""
+        self.counts["fit-failed"] += 1
+        self.complaints.append(f"change {change} could not be fitted: {why}")
+
+    # -- the connection ------------------------------------------------------------------------
+
+    def connected(self, session_present: bool, now_ms: int) -> list[Action]:
+        """Publish what may not have arrived: the unreported orders, or all if all was lost."""
+        keys = self.publisher.unreported() if session_present else list(self.fleet.orders)
+        return [*self.publisher.again(keys, now_ms)]
