@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint kill fuzz bench-update bench-precision bench-room bench-carry bench-node arm clean
+.PHONY: help setup test lint kill fuzz bench-update bench-precision bench-room bench-carry bench-node bench-paper arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ bench-carry: setup  ## how much a learner should inherit when sensors change
 
 bench-node: setup  ## a node through mosquitto: throughput, latency, memory
 	$(BIN)/python benchmarks/node.py
+
+bench-paper: $(VENV)/.bench  ## the paper's tables and figures, into docs/results (QUICK=1: a look)
+	$(BIN)/python benchmarks/paper.py $(if $(QUICK),--quick)
 
 arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under emulation (root)
 	sh .ci/arm

@@ -283,6 +283,7 @@ class Chatter:
             8.0 if self.rng.random() < 0.8 else max(gate, LIMITS.positive_min),
             CLASSES,
             self._weights(sum(each.columns for each in sensors) + 1),
+            self.rng.choice((0, 1, 30, LIMITS.gather_max)),
         )
 
     def _sensor(self, name: str) -> SensorDescription:

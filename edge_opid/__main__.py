@@ -28,6 +28,7 @@ from edge_opid.config import ConfigError, ServiceConfig, load_config
 from edge_opid.errors import OpidError
 from edge_opid.layout import Layout, Sensor
 from edge_opid.link.options import MqttOptions, read_credentials, tls_context
+from edge_opid.model import ModelError
 from edge_opid.node.config import ForeignConfig, NodeConfig, SensorConfig
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.notify import Notify, read_status
@@ -92,8 +93,26 @@ def check(config: ServiceConfig, given: argparse.Namespace) -> int:
             tls_context(config.broker.tls)
     except OpidError as error:
         raise ConfigError(f"{given.file.name}: {error}") from error
-    _print(describe(config))
+    _print([*describe(config), *_serves(config, given)])
     return 0
+
+
+def _serves(config: ServiceConfig, given: argparse.Namespace) -> Iterator[str]:
+    """Whether the file that is to be served loads, and fits the layout of this configuration."""
+    if config.serve_tflite is None:
+        return
+    from edge_opid.tflite import load_tflite  # noqa: PLC0415 - for those who have one
+
+    try:
+        model = load_tflite(config.serve_tflite)
+    except ModelError as error:
+        raise ConfigError(f"{given.file.name}: serve.tflite: {error}") from error
+    yield f"serves {config.serve_tflite} through {model.runtime}"
+    try:
+        model.arranged(_layout(config.node).columns, config.node.classes)
+        yield "  it fits the sensors and classes above; the node's own predictors stand by"
+    except ModelError as error:
+        yield f"  it does not fit the sensors and classes above: {error}"
 
 
 def describe(config: ServiceConfig) -> Iterator[str]:

@@ -21,8 +21,11 @@ def line_of(text: str, key: str) -> int | None:
     >>> text = '[node]\nsite = "farm"\n[[sensors]]\nid = "t1"\n[[sensors]]\nid = "t1"'
     >>> line_of(text, "sensors[1].id"), line_of(text, "node.rho"), line_of(text, "log.level")
     (6, 1, None)
+    >>> line_of('[[groups]]\nid = "air"\nnodes = ["n1", "N2"]', "groups[0].nodes[1]")
+    3
     """
-    section, wanted, name = _KEY.fullmatch(key).groups()  # type: ignore[union-attr]
+    within = re.sub(r"\[\d+\]$", "", key) if "." in key else key  # an item stands in its list
+    section, wanted, name = _KEY.fullmatch(within).groups()  # type: ignore[union-attr]
     quoted = re.compile(rf"""\s*["']?{re.escape(name or section)}["']?\s*[=.]""")
     header_line, place, inside = None, -1, not name
     for number, line in enumerate(text.splitlines(), 1):

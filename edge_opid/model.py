@@ -1,9 +1,10 @@
-"""Compact weights that were pushed, or frozen: one small matrix from columns to scores."""
+"""What scores columns: the contract, and compact weights that were pushed, or frozen, keep it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,27 @@ class ModelError(OpidError, ValueError):
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
         self.reason = reason
+
+
+class Predictor(Protocol):
+    """Scores from columns, whoever computes them: NumPy here, a TFLite runtime in `tflite`."""
+
+    @property
+    def version(self) -> int:
+        """The gateway's; 0 for what did not come from it."""
+        ...
+
+    def scores(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """One score for each class; x is in the order of the layout's columns."""
+        ...
+
+
+class NamedPredictor(Protocol):
+    """A predictor that knows its columns and classes by name, and not yet in whose order."""
+
+    def arranged(self, columns: Sequence[str], classes: Sequence[str]) -> Predictor:
+        """The same for a layout with these columns; a `ModelError` where names are others."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,33 +13,53 @@ from edge_opid.config import ServiceConfig
 from edge_opid.ledger import STORE_LIMITS
 from edge_opid.link.contract import Will
 from edge_opid.link.mqtt import MqttLink
+from edge_opid.model import ModelError
 from edge_opid.node.edge_node import EdgeNode
+from edge_opid.node.serving import NAME, Serving
 from edge_opid.notify import Notify
 from edge_opid.service import NodeClock, Service
 from edge_opid.store import RealDisk, Recovered, Store
+from edge_opid.tflite import load_tflite
 from edge_opid.wire import Channel, NodeTopics, Status, encode
 
 
 @contextmanager
-def open_node(config: ServiceConfig) -> Iterator[tuple[EdgeNode, Store, Recovered]]:
+def open_node(
+    config: ServiceConfig, serve: Serving | None = None
+) -> Iterator[tuple[EdgeNode, Store, Recovered]]:
     """The node as its folder remembers it; the folder is ours until the end of the block."""
     keys = [VerifyKey(bytes.fromhex(key)) for key in config.gateway_keys]
     with RealDisk(config.state_folder) as disk:
         store, recovered = Store.open(disk, STORE_LIMITS)
-        node = EdgeNode(config.node, keys)
+        node = EdgeNode(config.node, keys, serve)
         node.restore(recovered.snapshot, recovered.records)
         recovered.snapshot = None  # the node has it: one copy in memory is enough
         yield node, store, recovered
 
 
+def served(config: ServiceConfig) -> Serving | None:
+    """The predictor that the configuration says to serve.
+
+    A file or a runtime that fails is said so and no reason to stop: the node has its own.
+    """
+    path, classes = config.serve_tflite, config.node.classes
+    if path is None:
+        return None
+    try:
+        return Serving(load_tflite(path), classes)
+    except ModelError as error:
+        log.error("cannot serve", file=path, why=error)
+        return Serving(None, classes, f"{NAME} not loaded: {error}")
+
+
 @contextmanager
 def open_service(config: ServiceConfig, notify: Notify) -> Iterator[Service]:
     """A service on the real disk and the real broker, ready to `run`."""
-    with open_node(config) as (node, store, recovered):
+    with open_node(config, served(config)) as (node, store, recovered):
         clock = NodeClock()
         topic = str(NodeTopics(config.node.site, config.node.node).to(Channel.STATUS))
         now = node.status(clock.now_ms())
-        will = Status.last_will(now.layout_version, now.model_version)
+        will = Status.last_will(now.layout_version, now.model_version, now.version)
         link = MqttLink(replace(config.broker, will=Will(topic, encode(will))))
         service = Service(
             node,

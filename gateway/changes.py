@@ -81,13 +81,15 @@ class Changes:
         return actions
 
     def _due_size(self, change: ChangeRecord, now_ms: int) -> int | None:
-        """The batch size to fit now: the largest of the plan that is there and was not fitted."""
+        """The batch size to fit now: the next of the plan, if it is there.
+
+        None is left out, even where the batch has outrun the fits, so that what is pushed does not
+        depend on when somebody looked.
+        """
         count = len(self._fleet.examples[change.id])
         done = max(change.fitted, self._tried.get(change.id, -1))
         reached = [size for size in self._policy.sizes() if done < size <= count]
-        if not reached or (reached[-1] == 0 and not self._summaries_in(change, now_ms)):
-            return None
-        return reached[-1]
+        return reached[0] if reached and self._summaries_in(change, now_ms) else None
 
     def _summaries_in(self, change: ChangeRecord, now_ms: int) -> bool:
         """Whether every member has said what it knew, or has had the time to."""

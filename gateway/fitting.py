@@ -101,6 +101,8 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
         view.pool.known.readings,
         loss,
         _parts(view, weights),
+        view.survivors,
+        view.new,
     )
 
 

@@ -161,7 +161,7 @@ class Runner:
         except WireError as error:
             return str(error)
         outcome = self.gateway.command((command.site, command.node), event, now_ms) or "done"
-        log.info("command", node=command.node, event=event.kind, outcome=outcome)
+        log.info("command", node=command.node, what=event.kind, outcome=outcome)
         return outcome
 
     def _take_fits(self) -> None:

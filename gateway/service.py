@@ -149,7 +149,8 @@ class Gateway:
     def _status(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> list[Action]:
         node = self.fleet.nodes.get(key)
         if node is None:
-            raise EventError("not-introduced", f"node {'/'.join(key)} has not said what it is yet")
+            self.counts["not-introduced"] += 1  # its introduction follows
+            return []
         news = replace(
             node,
             online=status.online,

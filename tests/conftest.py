@@ -1,4 +1,4 @@
-"""Fixtures shared by the learners' tests: every learner on every kernel of this install."""
+"""Fixtures of many tests: every learner on every kernel, and every kind of database."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
+from postgres import Postgres
 
 from edge_opid import GramLearner, WoodburyLearner, kernel
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+NUMBERS = count()
 
 
 @pytest.fixture(params=[WoodburyLearner, GramLearner], ids=["woodbury", "gram"])
@@ -44,3 +47,18 @@ def data_folder():
     if not DATA.is_dir():
         pytest.skip("the real data sets are not here: see CONTRIBUTING.md")
     return DATA
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One PostgreSQL for all tests; each of them gets a database of its own."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """An empty database of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/gateway.sqlite"
+    return request.getfixturevalue("postgres").database(f"test_{next(NUMBERS)}")

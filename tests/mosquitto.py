@@ -8,6 +8,7 @@ proves nothing.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ import pytest
 
 START_S = 10.0
 HOST = "127.0.0.1"
+RELOADED = "Reloading config."
 
 
 def find_mosquitto() -> str:
@@ -45,7 +47,8 @@ class Mosquitto:
     """One broker in `folder`: `with Mosquitto(tmp_path) as broker: connect(broker.port)`.
 
     `users` (name → password) makes a password file, `tls` names the options cafile, certfile and
-    keyfile, `acl` is the text of an ACL file, `extra` are more lines of configuration.
+    keyfile, `acl` is the text of an ACL file, `extra` are more lines of configuration. `config`
+    is a finished configuration, of which nothing but the listener is replaced.
     """
 
     folder: Path
@@ -54,6 +57,7 @@ class Mosquitto:
     tls: dict[str, Path] = field(default_factory=dict)
     persistence: bool = False
     extra: tuple[str, ...] = ()
+    config: Path | None = None
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
 
@@ -84,6 +88,16 @@ class Mosquitto:
         """End it as an operator would."""
         self._signal(signal.SIGTERM)
 
+    def reload(self) -> None:
+        """Let it read passwords and ACL again, and wait until it has."""
+        assert self.process is not None
+        before = self.log().count(RELOADED)
+        self.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + START_S
+        while self.log().count(RELOADED) == before:
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """End it as a power cut would."""
         self._signal(signal.SIGKILL)
@@ -111,9 +125,14 @@ class Mosquitto:
         return True
 
     def _lines(self) -> list[str]:
-        lines = ["log_type all", f"listener {self.port} {HOST}", "max_inflight_messages 256"]
+        lines = ["log_type all"]
         if os.geteuid() == 0:
             lines.append("user root")  # it would become a user who cannot read this folder
+        listener = f"listener {self.port} {HOST}"
+        if self.config is not None:
+            text = re.sub(r"(?m)^listener .*$", listener, self.config.read_text("utf-8"))
+            return [*lines, f"persistence_location {self.folder}/", text, *self.extra]
+        lines += [listener, "max_inflight_messages 256"]
         lines += [f"{option} {path}" for option, path in self.tls.items()]
         if self.tls:
             lines.append("require_certificate true")

@@ -21,7 +21,7 @@ from edge_opid.wire import (
     Status,
     Topic,
     Weights,
-    decode,
+    decode_on,
     encode,
     seal_desired,
 )
@@ -123,11 +123,13 @@ class Rig:
         self.handle(TOPICS.to(Channel.DESIRED), seal_desired(document, key), now_ms, token="order")
 
     def messages(self, channel, kind):
-        return [
-            decode(payload, kind)
+        """What was said on a channel, of this kind or union of kinds."""
+        found = [
+            decode_on(channel, payload)
             for topic, payload, _ in self.published
             if Topic.parse(topic).channel is channel
         ]
+        return [message for message in found if isinstance(message, kind)]
 
     def predictions(self):
         return self.messages(Channel.PREDICTION, Prediction)

@@ -160,6 +160,29 @@ def test_a_new_sensor_that_knows_is_ignored():
     }  # fmt: skip
 
 
+def test_hits_are_of_instances_the_model_was_fitted_on():
+    """Labels that nothing can know, many columns: a fitted model knows them, a held-out one not."""
+    rng = np.random.default_rng(5)
+    Z, Xa, y = rng.normal(size=(60, 2)), rng.normal(size=(60, 80)), rng.integers(0, 2, 60)
+    Z[:, 0] -= 3.0 * (y == 0) * (rng.random(60) < 0.5)  # Z is worse than chance, so it is left
+    best = fit_best(Z, Xa, y, 2, candidates=LINEAR)
+    assert best.chosen != "z"
+    assert best.hits.shape == (60,)
+    assert set(4 * best.hits) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+    row = next(row for row in best.table if row.name == best.chosen)
+    assert best.hits.mean() == pytest.approx(row.accuracy)
+    assert best.hits.mean() < np.mean(best.scores(Z, Xa).argmax(1) == y)
+
+
+@pytest.mark.parametrize("n", [4, 100])
+def test_hits_of_z_are_not_whether_z_is_right(n):
+    Z, Xa, y = world(n=n, noise=0.2)
+    Xa[:, 0] = 0.0
+    best = fit_best(Z, Xa, y, 3, candidates=LINEAR)
+    assert best.chosen == "z"
+    assert np.array_equal(best.hits, Z.argmax(1) == y)
+
+
 def test_the_same_seed_gives_another_model():
     Z, Xa, y = world(n=60)
     first, second = (fit_best(Z, Xa, y, 3, seed=4, repeats=2) for _ in range(2))

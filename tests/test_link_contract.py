@@ -1,4 +1,4 @@
-"""One contract, two links: whatever the simulator may rely on, the real broker must keep."""
+"""One contract, three links: whatever a simulator may rely on, the real broker must keep."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from edge_opid.link import (
     Delivery,
     Disconnected,
     Link,
+    LinkCounters,
     LinkError,
     MemoryBroker,
     MemoryLink,
@@ -24,6 +25,10 @@ from edge_opid.link import (
     Will,
 )
 from edge_opid.link.mqtt import MqttLink
+from firmware_sim.clock import VirtualClock
+from firmware_sim.network import Network
+from firmware_sim.network_broker import SimBroker
+from firmware_sim.network_link import SimLink
 
 WAIT_S = 10.0
 QUIET_S = 0.15  # how long nothing must arrive before we believe that nothing will
@@ -56,6 +61,67 @@ class MemoryWorld:
         self.broker.drop(name)
 
     def down(self) -> None:
+        self.broker.crash(forget=False)
+
+    def up(self) -> None:
+        self.broker.restart()
+
+
+class PatientLink(SimLink):
+    """Simulated time passes whenever somebody looks, as real time does."""
+
+    looking = False  # the network itself looks at counters, too: that takes no time
+
+    def look(self, span_ms: int = 10) -> None:
+        if not PatientLink.looking:
+            PatientLink.looking = True
+            self._network.clock.run_for(span_ms)
+            PatientLink.looking = False
+
+    @property
+    def connected(self) -> bool:
+        self.look()
+        return self._accepted
+
+    @property
+    def counters(self) -> LinkCounters:
+        self.look()
+        return self._counted
+
+    @counters.setter
+    def counters(self, counted: LinkCounters) -> None:
+        self._counted = counted
+
+    def wait_connected(self, timeout_s: float) -> None:
+        self.look(int(1000 * timeout_s) // 4)
+        super().wait_connected(timeout_s)
+
+    def poll(self, timeout_s: float = 0.0) -> Delivery | None:
+        if timeout_s and not self._inbox:
+            self.look(int(1000 * timeout_s))
+        return super().poll()
+
+    def stop(self, drain_s: float = 5.0) -> int:
+        super().stop(drain_s)
+        self.look(100)
+        return len(self._outbox)
+
+
+class SimWorld:
+    patience_s = 0.0
+
+    def __init__(self) -> None:
+        self.broker = SimBroker()
+        self.network = Network(VirtualClock(), self.broker, seed=1)
+
+    def link(self, name: str, **options: object) -> Link:
+        return PatientLink(self.network, name, **options)  # type: ignore[arg-type]
+
+    def cut(self, name: str) -> None:
+        self.network.reset(name)
+
+    def down(self) -> None:
+        self.network.clock.run_for(50)  # what was acknowledged before is on its way no longer
         self.broker.crash(forget=False)
 
     def up(self) -> None:
@@ -102,10 +168,13 @@ class MqttWorld:
         self.broker.stop()
 
 
-@pytest.fixture(params=["memory", "mosquitto"])
+@pytest.fixture(params=["memory", "simulated", "mosquitto"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     if request.param == "memory":
         yield MemoryWorld()
+        return
+    if request.param == "simulated":
+        yield SimWorld()
         return
     mqtt = MqttWorld(tmp_path)
     yield mqtt

@@ -17,7 +17,7 @@ from random import Random
 import numpy as np
 import pytest
 from rig import CLASSES, KEY, TOPICS, config, desired, folded
-from torn_disk import SMALL, PowerCut, TornDisk
+from store_life import SMALL
 
 from edge_opid.link import MemoryBroker, MemoryLink
 from edge_opid.node import inputs
@@ -40,6 +40,7 @@ from edge_opid.wire import (
     encode,
     seal_desired,
 )
+from firmware_sim.disk import PowerCut, TornDisk
 
 READINGS = 300
 SILENT_AT, ORDER_AT = 80, 160  # c falls silent; the gateway retires it and deploys e

@@ -25,7 +25,10 @@ from edge_opid.node.state import NodeState
 from edge_opid.source import connect
 from edge_opid.store import RealDisk, Store
 from edge_opid.wire import (
+    MESSAGES_ON,
     Channel,
+    Example,
+    Introduction,
     Prediction,
     SensorReturned,
     SensorSilent,
@@ -35,6 +38,7 @@ from edge_opid.wire import (
 )
 
 READINGS, SILENT_AFTER, DEPLOYED_AFTER = 5_000, 2_000, 3_000
+GATHERED = 30
 REFERENCE, SCALE = 0.5, 2.0
 SETTINGS = f"""
 [node]
@@ -79,7 +83,7 @@ def order():
     W = np.array([[1, 0, -1], [0, 0.2, -0.2], [0, 0.8, -0.8], [0, 0, 0]])
     options = {"reference": REFERENCE, "scale": SCALE, "timeout_s": 600.0}
     sensors = tuple(description(name, **options) for name in "acd")
-    return replace(desired(1, weights=folded(W)), sensors=sensors)
+    return replace(desired(1, weights=folded(W), gather=GATHERED), sensors=sensors)
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,9 @@ def story(tmp_path_factory):
         def status():
             return listener.last(Channel.STATUS, Status)
 
+        def silent():
+            return [each for each in events(listener) if isinstance(each, SensorSilent)]
+
         def send(first, last):
             for place in range(first, last):
                 source.send(rows[place], labels[place], time_ms=place)
@@ -105,7 +112,7 @@ def story(tmp_path_factory):
         send(0, SILENT_AFTER)
         assert source.drained(WAIT_S)
         send(SILENT_AFTER, SILENT_AFTER + 300)
-        wait_until(lambda: listener.heard[Channel.EVENT], "the node notices the silence")
+        wait_until(silent, "the node notices the silence")
         send(SILENT_AFTER + 300, DEPLOYED_AFTER)
         assert source.drained(WAIT_S)
         assert listener.link.publish(
@@ -121,6 +128,11 @@ def story(tmp_path_factory):
         assert node.stop() == 0
         wait_until(lambda: not status().online, "goodbye")
         yield listener, node, source, alive, inputs_in(folder / "copy")
+
+
+def events(listener):
+    """Everything on the event topic so far."""
+    return listener.all(Channel.EVENT, *MESSAGES_ON[Channel.EVENT])
 
 
 def inputs_in(folder):
@@ -198,19 +210,35 @@ def test_nothing_is_lost_and_nothing_comes_twice(story):
 
 
 def test_everybody_hears_of_the_silence_and_of_the_new_model(story):
-    """One event, one summary, and a status that names the layout and the model in use."""
+    """One event, a summary, and a status that names the layout, the model and the order."""
     listener, _, _, alive, _ = story
-    [event] = listener.all(Channel.EVENT, SensorSilent, SensorReturned)
+    [event] = [each for each in events(listener) if isinstance(each, SensorSilent | SensorReturned)]
     assert isinstance(event, SensorSilent)
     assert event.sensor == "b"
-    [summary] = listener.all(Channel.SUMMARY, Summary)
-    assert (summary.layout_version, summary.width) == (0, 3)
+    summaries = listener.all(Channel.SUMMARY, Summary)  # a slow run may upload some by itself
+    ordered = [summary for summary in summaries if summary.layout_version == 0][-1]
+    assert (ordered.width, ordered.sensors) == (3, ("a", "c"))
     assert (alive.online, alive.layout_version, alive.model_version) == (True, 1, 1)
+    assert alive.version == 1
     assert alive.healthy
     after = listener.all(Channel.PREDICTION, Prediction)[DEPLOYED_AFTER:]
     assert {prediction.layout_version for prediction in after} == {1}
     assert after[0].predictor == "model"  # served at once, until its labels speak against it
     assert after[0].model_version == 1
+
+
+def test_the_gateway_gets_the_examples_it_asked_for(story):
+    """The node has introduced itself; its first labelled instances came, and no more of them."""
+    listener, _, _, _, _ = story
+    rows, labels = world()
+    first = events(listener)[0]
+    assert isinstance(first, Introduction)
+    assert [sensor.id for sensor in first.sensors] == ["a", "b", "c"]
+    examples = [each for each in events(listener) if isinstance(each, Example)]
+    wanted = range(DEPLOYED_AFTER, DEPLOYED_AFTER + GATHERED)
+    assert [example.instance.seq for example in examples] == [place + 1 for place in wanted]
+    assert [example.values for example in examples] == [rows[place] for place in wanted]
+    assert [example.label for example in examples] == [labels[place] for place in wanted]
 
 
 def test_it_keeps_classifying_through_both_changes(story):

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from torn_disk import SMALL, TornDisk, state_after
+from store_life import SMALL, state_after
 
 from edge_opid import log
 from edge_opid.link import MemoryBroker, MemoryLink, Will
@@ -20,6 +20,7 @@ from edge_opid.notify import Notify, read_status
 from edge_opid.service import RETRY_MS, NodeClock, Service
 from edge_opid.store import Store
 from edge_opid.wire import Status, decode
+from firmware_sim.disk import TornDisk
 
 STATUS = "opid/1/farm/n1/status"
 ACK = "opid/1/farm/n1/ack/s"

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from torn_disk import SMALL, TornDisk
+from store_life import SMALL
 
 import edge_opid.store
 from edge_opid.store import Limits, RealDisk, Store, StoreError
+from firmware_sim.disk import TornDisk
 
 
 @pytest.fixture(params=["real", "torn"])

@@ -7,11 +7,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from torn_disk import SMALL, Life, PowerCut, TornDisk
+from store_life import SMALL, Life
 
 from edge_opid.store import Limits, Store, StoreError
 from edge_opid.store.frames import encode_frame
 from edge_opid.store.segment import Segment
+from firmware_sim.disk import PowerCut, TornDisk
 
 CODES = (errno.ENOSPC, errno.EROFS, errno.EIO)
 CHANGES = ("create", "write", "sync", "replace", "remove", "sync_names")

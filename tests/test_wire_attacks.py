@@ -18,6 +18,9 @@ from edge_opid.wire import (
     Ack,
     Channel,
     Desired,
+    Example,
+    InstanceId,
+    Introduction,
     Label,
     Matrix,
     Message,
@@ -349,6 +352,15 @@ CONTRADICTIONS = [
     ("replaces itself", "sensor_deployed", SensorDeployed, {"replaces": "pm-2"}, "content"),
     ("rho zero", "summary", Summary, {"rho": 0.0}, "range"),
     ("too wide", "summary", Summary, {"width": 161}, "range"),
+    ("summed over twice", "summary", Summary, {"sensors": ["pm-1", "pm-1"]}, "content"),
+    ("vanishes unsummed", "summary", Summary, {"sensors": ["pm-2"]}, "content"),
+    ("summed over nobody knows what", "summary", Summary, {"sensors": ...}, "missing"),
+    ("introduced twice", "introduction", Introduction, {"sensors": [SENSOR, SENSOR]}, "content"),
+    ("a stranger vanishes", "introduction", Introduction, {"vanishing": ["b"]}, "content"),
+    ("nobody introduced", "introduction", Introduction, {"sensors": []}, "content"),
+    ("no label", "example", Example, {"label": ...}, "missing"),
+    ("an endless wish", "desired_gathering", Desired, {"gather": 100_001}, "range"),
+    ("a negative wish", "desired_gathering", Desired, {"gather": -1}, "range"),
     ("sensor twice", "desired", Desired, {"sensors": [SENSOR, {**SENSOR, "role": "b"}]}, "content"),
     ("role twice", "desired", Desired, {"sensors": [SENSOR, {**SENSOR, "id": "b"}]}, "content"),
     ("unknown vanishing", "desired", Desired, {"vanishing": ["b"]}, "content"),
@@ -426,7 +438,7 @@ def test_a_message_that_is_too_large_to_send() -> None:
     matrices = {f"M{i}": Matrix(64, 64, bytes(4 * 64 * 64)) for i in range(16)}
     desired = EXAMPLES["desired"]
     assert isinstance(desired, Desired)
-    with pytest.raises(WireError, match="at most 73728 bytes, got 26"):
+    with pytest.raises(WireError, match="at most 81920 bytes, got 26"):
         encode(_with_matrices(desired, matrices))
 
 
@@ -449,7 +461,9 @@ def test_the_largest_promised_messages_do_not_fit() -> None:
             top,
             top,
         ),
-        Summary(top, 160, 16, ids, 0.5, 0.5, top, 0.5, gram, moment),
+        Example(InstanceId(ids[0], top, top), top, top, dict.fromkeys(ids, 0.5), classes[0]),
+        Introduction(top, top, sensors, ids, 8.0, classes, top),
+        Summary(top, 160, 16, ids, ids, 0.5, 0.5, top, 0.5, gram, moment),
         _with_matrices(desired, model),
     ):
         assert decode(encode(message), type(message)) == message

@@ -14,7 +14,9 @@ from edge_opid.wire import (
     Ack,
     Channel,
     Desired,
+    Example,
     InstanceId,
+    Introduction,
     Label,
     Matrix,
     Message,
@@ -84,12 +86,18 @@ def summaries(draw: st.DrawFn) -> Summary:
     gram = to_bytes(draw(st.lists(single, min_size=size, max_size=size)))
     size = width * classes
     moment = to_bytes(draw(st.lists(single, min_size=size, max_size=size)))
-    rest = (draw(name_tuples), draw(positives), draw(positives), draw(counts), draw(positives))
-    return Summary(draw(counts), width, classes, *rest, gram, moment)
+    sensors = draw(name_tuples)
+    vanishing = tuple(each for each in sensors if draw(st.booleans()))
+    rest = (draw(positives), draw(positives), draw(counts), draw(positives))
+    return Summary(draw(counts), width, classes, sensors, vanishing, *rest, gram, moment)
+
+
+Described = tuple[tuple[SensorDescription, ...], tuple[str, ...], float, tuple[str, ...]]
 
 
 @st.composite
-def desireds(draw: st.DrawFn) -> Desired:
+def layouts(draw: st.DrawFn) -> Described:
+    """Sensors, those that vanish, the gate and the classes."""
     sensors = tuple(
         SensorDescription(
             name,
@@ -104,6 +112,11 @@ def desireds(draw: st.DrawFn) -> Desired:
     )
     classes = tuple(draw(st.lists(lines, min_size=2, max_size=4, unique=True)))
     vanishing = tuple(each.id for each in sensors if draw(st.booleans()))
+    return sensors, vanishing, draw(positives), classes
+
+
+@st.composite
+def desireds(draw: st.DrawFn) -> Desired:
     model = st.builds(
         Weights, ids, st.dictionaries(st.sampled_from("WVBw"), matrices(), max_size=3)
     )
@@ -112,12 +125,15 @@ def desireds(draw: st.DrawFn) -> Desired:
         draw(ids),
         draw(ordinals),
         draw(ordinals),
-        sensors,
-        vanishing,
-        draw(positives),
-        classes,
+        *draw(layouts()),
         draw(st.none() | model),
+        draw(st.integers(0, 100_000)),
     )
+
+
+@st.composite
+def introductions(draw: st.DrawFn) -> Introduction:
+    return Introduction(draw(counts), draw(counts), *draw(layouts()), draw(counts))
 
 
 valid_messages = st.one_of(
@@ -142,6 +158,7 @@ valid_messages = st.one_of(
         st.dictionaries(ids, counts, max_size=4),
         st.dictionaries(ids, st.floats(0, 1), max_size=3),
         st.lists(lines, max_size=3).map(tuple),
+        counts,
     ),
     st.builds(SensorRetired, ids, counts, lines),
     st.builds(SensorSilent, ids, counts, counts),
@@ -158,6 +175,8 @@ valid_messages = st.one_of(
         st.none() | positives,
         st.none() | st.just("the-one-before"),
     ),
+    st.builds(Example, instances, counts, counts, st.dictionaries(ids, numbers, max_size=8), lines),
+    introductions(),
     summaries(),
     desireds(),
 )

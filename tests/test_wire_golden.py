@@ -13,7 +13,9 @@ from edge_opid.wire import (
     SCHEMA_VERSION,
     Ack,
     Desired,
+    Example,
     InstanceId,
+    Introduction,
     Label,
     Matrix,
     Message,
@@ -40,6 +42,11 @@ NOON_MS = 1_700_000_000_000
 KEY = SigningKey(bytes(range(32)))
 INSTANCE = InstanceId("attic", boot=3, seq=12)
 
+SENSORS = (
+    SensorDescription("t-1", "temp", 20.0, 5.0, 60.0, unit="°C"),
+    SensorDescription("pm-2", "pm25", 12.0, 4.5, 60.0, knots=(-2.0, 0.0, 2.0)),
+)
+
 EXAMPLES: dict[str, Message] = {
     "reading": Reading(3, 12, NOON_MS, {"attic-temp": 21.5, "attic-hum": 48.0}, label="frisch"),
     "reading_unlabelled": Reading(3, 13, NOON_MS + 1000, {"attic-temp": -0.25}),
@@ -58,17 +65,29 @@ EXAMPLES: dict[str, Message] = {
         accuracy={"bridge": 0.875},
         degraded=("disk full",),
     ),
-    "status_last_will": Status.last_will(2, 7),
+    "status_obeying": Status(True, 2, 7, time_ms=NOON_MS, version=8),
+    "status_last_will": Status.last_will(2, 7, 0),
     "sensor_retired": SensorRetired("pm-1", NOON_MS, "end of life"),
     "sensor_silent": SensorSilent("pm-1", NOON_MS, NOON_MS - 60_000),
     "sensor_returned": SensorReturned("pm-1", NOON_MS),
     "sensor_deployed": SensorDeployed(
         "pm-2", "pm25", NOON_MS, "µg/m³", 12.0, 4.5, (-2.0, 0.0, 2.0), 60.0, replaces="pm-1"
     ),
+    "introduction": Introduction(
+        version=8,
+        layout_version=3,
+        sensors=SENSORS,
+        vanishing=("t-1",),
+        gate=8.0,
+        classes=("frisch", "schwül"),
+        window_ms=500,
+    ),
+    "example": Example(INSTANCE, 3, NOON_MS, {"t-1": 21.5, "pm-2": 11.0}, "frisch"),
     "summary": Summary(
         layout_version=2,
         width=2,
         classes=2,
+        sensors=("pm-1",),
         vanishing=("pm-1",),
         lam=1.0,
         rho=0.01,
@@ -82,10 +101,7 @@ EXAMPLES: dict[str, Message] = {
         node="n1",
         version=8,
         layout_version=3,
-        sensors=(
-            SensorDescription("t-1", "temp", 20.0, 5.0, 60.0, unit="°C"),
-            SensorDescription("pm-2", "pm25", 12.0, 4.5, 60.0, knots=(-2.0, 0.0, 2.0)),
-        ),
+        sensors=SENSORS,
         vanishing=("t-1",),
         gate=8.0,
         classes=("frisch", "schwül"),
@@ -96,6 +112,9 @@ EXAMPLES: dict[str, Message] = {
                 "V": Matrix.of([[0.5, 0.0], [0.0, 0.5]], "float16"),
             },
         ),
+    ),
+    "desired_gathering": Desired(
+        "farm", "n1", 9, 3, SENSORS, ("t-1",), 8.0, ("frisch", "schwül"), gather=30
     ),
 }
 
@@ -144,7 +163,9 @@ def test_a_message_without_a_golden_file() -> None:
 
 
 def test_a_summary_of_the_usual_size_needs_less_than_the_limit() -> None:
-    """75 columns and 3 classes: 12.3 kB of numbers, a sixth of the largest payload."""
-    numbers = 75 * 76 // 2 + 75 * 3
-    summary = Summary(1, 75, 3, (), 1.0, 1.0, 10, 10.0, bytes(4 * 75 * 76 // 2), bytes(4 * 75 * 3))
-    assert 4 * numbers < len(encode(summary)) < 4 * numbers + 200 < LIMITS.payload_bytes_max / 5
+    """75 columns and 3 classes: 12.3 kB of numbers, a sixth of the largest payload, and names."""
+    numbers, names = 75 * 76 // 2 + 75 * 3, tuple(f"s-{i:02}" for i in range(74))
+    gram, moment = bytes(4 * 75 * 76 // 2), bytes(4 * 75 * 3)
+    summary = Summary(1, 75, 3, names, (), 1.0, 1.0, 10, 10.0, gram, moment)
+    named = 4 * numbers + 74 * len("-s-00")
+    assert named < len(encode(summary)) < named + 200 < LIMITS.payload_bytes_max / 5

@@ -144,7 +144,6 @@ def test_a_service_does_not_hear_what_it_needs() -> None:
 
     assert heard(mine.node_filters()) == ["n1/reading/attic", "n1/label", "n1/desired"]
     assert heard(mine.source_filters("attic")) == ["n1/ack/attic"]
-    assert heard(mine.gathering_filters()) == ["n1/reading/attic", "n1/label"]
     assert heard(gateway_filters()) == [
         f"{node}/{what}" for node in ("n1", "n2") for what in ("status", "event", "summary")
     ]

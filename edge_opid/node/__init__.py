@@ -4,6 +4,6 @@ Read in this order: `inputs` (what may change a node), `actions` (what it asks f
 messages become inputs), `assembly` (values to instances), `recent` (labels that come late),
 `scoreboard` (who has been right), `slots` (pushed weights), `senses` and `hearing` (sensors and
 what was learned through them), `desired` (what the gateway may ask), `state` (how an input changes
-a node), `effects` and `voice` (what the world hears of it), `debts` (what waits for a commit),
-`edge_node` (the whole).
+a node), `effects`, `serving` and `voice` (what the world hears of it), `debts` (what waits for a
+commit), `edge_node` (the whole).
 """

@@ -32,11 +32,13 @@ from .actions import Action, Append, Commit, Release
 from .config import NodeConfig
 from .debts import Debts
 from .desired import verified
-from .effects import Effect
+from .effects import Effect, Predicted
 from .foreign import ForeignTopic, parse
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .intake import Duplicate, Held, Intake, Take
 from .rate import RateLimit
+from .reports import Reports
+from .serving import Serving
 from .snapshot import pack_state, unpack_state
 from .state import NodeState
 from .voice import Voice, short_line
@@ -50,13 +52,19 @@ STATUS_MS = 30_000
 class EdgeNode:
     """Everything a node decides. `now_ms` is a clock that never jumps backwards."""
 
-    def __init__(self, config: NodeConfig, trusted: Sequence[VerifyKey] = ()) -> None:
-        self.config, self._trusted = config, tuple(trusted)
+    def __init__(
+        self,
+        config: NodeConfig,
+        trusted: Sequence[VerifyKey] = (),
+        serve: Serving | None = None,
+    ) -> None:
+        self.config, self._trusted, self._serve = config, tuple(trusted), serve
         self._foreign = [(Filter(each.filter), each.topic) for each in config.foreign]
         self._rate = RateLimit(config.rate_per_second, config.rate_burst)
         self.counts: Counter[str] = Counter()
         self._voice = Voice(config, self.counts)
         self._debts = Debts()
+        self._reports = Reports()
         self._began_ms = -1  # not yet
         self._told_ms = 0
         self._adopt(NodeState(config))
@@ -172,6 +180,7 @@ class EdgeNode:
 
     def _desired(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         document = verified(payload, self._trusted, self.state.standing())
+        self._reports.known()
         if document is None or self._debts.blocked(len(payload)):
             return [Release(token)]  # obeyed already; or it is retained, and comes again
         actions = self._change(Ordered(now_ms, document))
@@ -192,6 +201,7 @@ class EdgeNode:
             actions.append(self._voice.acknowledgement(source, boot, seq))
         if now_ms - self._told_ms >= STATUS_MS:
             actions += self._tell(now_ms)
+            actions += self._told_of(self._reports.periodic(self.state))
         if self._debts.records and self._debts.waited_ms(now_ms) >= 1000 * self.config.commit_s:
             actions.append(Commit())
         return actions
@@ -207,18 +217,27 @@ class EdgeNode:
         record = inputs.pack(change)
         actions: list[Action] = [Append(record)]
         self._debts.owe(record, change.now_ms)
-        for effect in self.state.apply(change):
-            actions += self._told_of(effect)
+        was_warming = self.state.warming is not None
+        effects = self.state.apply(change)
+        more = self._reports.changed(effects, self.state, was_warming=was_warming)
+        return [*actions, *self._told_of([*effects, *more])]
+
+    def _told_of(self, effects: Iterable[Effect]) -> list[Action]:
+        """What cannot be said must not keep the record from the journal."""
+        actions: list[Action] = []
+        for effect in effects:
+            try:
+                actions += self._voice.of(self._served(effect), self.state.layout_version)
+            except WireError as error:
+                self.counts["not-told"] += 1
+                self._voice.complaints.append(str(error))
         return actions
 
-    def _told_of(self, effect: Effect) -> list[Action]:
-        """What cannot be said must not keep the record from the journal."""
-        try:
-            return self._voice.of(effect, self.state.layout_version)
-        except WireError as error:
-            self.counts["not-told"] += 1
-            self._voice.complaints.append(str(error))
-            return []
+    def _served(self, effect: Effect) -> Effect:
+        """The guess of the predictor that we were told to serve, if there is one and it fits."""
+        if self._serve is None or not isinstance(effect, Predicted):
+            return effect
+        return self._serve.instead_of(effect, self.counts)
 
     def _owing(self, actions: list[Action], source: str | None, token: object) -> list[Action]:
         """Keep the delivery, and the source's acknowledgement, for after the commit.
@@ -237,7 +256,7 @@ class EdgeNode:
         if not known:
             return [Release(token)]
         prediction = self.state.predicted_unkept(known, number, reading.time_ms)
-        return [Release(token), *self._told_of(prediction)]
+        return [Release(token), *self._told_of([prediction])]
 
     def committed(self, now_ms: int) -> list[Action]:
         """Everything appended is durable: acknowledge it."""
@@ -258,20 +277,23 @@ class EdgeNode:
     # -- the connection ------------------------------------------------------------------------
 
     def connected(self, now_ms: int) -> list[Action]:
-        """Say how we are, and which sensors are silent: the gateway may have missed it."""
+        """Say how we are, who, and which sensors are silent: the gateway may have missed it."""
         senses, heard = self.state.senses, self.state.hearing.last
         silent = [self._voice.silent(s, now_ms, heard.get(s, 0)) for s in senses.silent]
-        return [*self._tell(now_ms), *silent]
+        introduction = self._told_of(self._reports.connected(self.state))
+        return [*self._tell(now_ms), *introduction, *silent]
 
     def disconnected(self) -> None:
         """Deliveries of the former connection cannot be released any more: they come again."""
         self._debts.forget_tokens()
+        self._reports.disconnected()
 
     # -- how it is -----------------------------------------------------------------------------
 
     def status(self, now_ms: int, online: bool = True) -> Status:
         """How this node is."""
         troubles = [self._debts.trouble] if self._debts.trouble else []
+        troubles += self._serve.troubles(self.state.columns, self.counts) if self._serve else []
         troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
         troubles += self._voice.complaints
         counts = sorted(self.counted().items())  # one message may skip 2⁵³ numbers
@@ -283,6 +305,7 @@ class EdgeNode:
             counts={name: min(n, LIMITS.integer_max) for name, n in counts[: LIMITS.counts_max]},
             accuracy=self.state.board.accuracies(),
             degraded=tuple(short_line(trouble) for trouble in troubles[: LIMITS.reasons_max]),
+            version=self.state.version,
         )
 
     def counted(self) -> Counter[str]:

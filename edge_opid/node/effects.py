@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..wire import LIMITS, Event, InstanceId, Summary, to_bytes
+from ..wire import LIMITS, Event, Example, InstanceId, Introduction, Summary, to_bytes
 from .senses import Senses
 
 
@@ -21,6 +21,10 @@ class Predicted:
     scores: NDArray[np.float32]
     predictor: str
     model_version: int
+    x: NDArray[np.float32] | None = None
+    """What it was guessed from, for whoever would guess otherwise: see `serving`."""
+    columns: tuple[str, ...] = ()
+    """The names of x; none while references and scales are still being estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Noted:
     sentence: str = ""
 
 
-Effect = Predicted | Noted | Event | Summary
+Effect = Predicted | Noted | Event | Summary | Example | Introduction
 
 
 def summarised(senses: Senses, layout_version: int) -> list[Effect]:
@@ -47,6 +51,7 @@ def summarised(senses: Senses, layout_version: int) -> list[Effect]:
         layout_version,
         width,
         classes,
+        tuple(senses.alive),
         tuple(sensor for sensor in senses.vanishing if sensor not in senses.silent),
         known.lam,
         known.rho,

@@ -25,7 +25,11 @@ SIZE = 256  # four minutes at one instance a second
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One instance, what each predictor said of it, and whether its label was learned."""
+    """One instance, what each predictor said of it, and whether its label was learned.
+
+    The values are raw. A label may come when the layout is another: `layout_version` says which
+    one they were joined in.
+    """
 
     time_ms: int
     numbers: tuple[InstanceId, ...]
@@ -33,6 +37,7 @@ class Entry:
     readings: array[float]  # float64, one for each of `sensors`: replay needs the same bits
     guesses: dict[str, int]  # predictor → index of the class
     learned: bool = False
+    layout_version: int = 0
 
     @classmethod
     def of(
@@ -42,10 +47,12 @@ class Entry:
         values: Mapping[str, float],
         guesses: Mapping[str, int],
         learned: bool = False,
+        layout_version: int = 0,
     ) -> Entry:
         """An entry from values by sensor."""
         packed = array("d", values.values())
-        return cls(time_ms, tuple(numbers), tuple(values), packed, dict(guesses), learned)
+        ids, sensors = tuple(numbers), tuple(values)
+        return cls(time_ms, ids, sensors, packed, dict(guesses), learned, layout_version)
 
     @property
     def values(self) -> dict[str, float]:
@@ -142,17 +149,18 @@ class Recent:
         """
         recent = cls(size)
         layouts = [tuple(each) for each in state["sensors"]]
-        for time_ms, numbers, place, data, guesses, learned in state["entries"]:
+        for time_ms, numbers, place, data, guesses, *rest in state["entries"]:
             ids = tuple(InstanceId(*each) for each in numbers)
             readings = array("d", unpack(f"<{len(layouts[place])}d", data))
-            recent.remember(Entry(time_ms, ids, layouts[place], readings, dict(guesses), learned))
+            recent.remember(Entry(time_ms, ids, layouts[place], readings, dict(guesses), *rest))
         return recent
 
 
 def _plain(entry: Entry, layout: int) -> list[Any]:
     numbers = [[each.source, each.boot, each.seq] for each in entry.numbers]
     data = pack(f"<{len(entry.readings)}d", *entry.readings)
-    return [entry.time_ms, numbers, layout, data, dict(entry.guesses), entry.learned]
+    rest = entry.learned, entry.layout_version
+    return [entry.time_ms, numbers, layout, data, dict(entry.guesses), *rest]
 
 
 def _spelled(instance: InstanceId) -> str:

@@ -157,6 +157,13 @@ class Senses:
         self._parked = None
         self._move_to(self._without_silent(), carry)
 
+    def are(
+        self, sensors: Sequence[SensorDescription], vanishing: Sequence[str], gate: float
+    ) -> bool:
+        """Whether this is what they are already."""
+        mine = tuple(self.sensors.values()), self.vanishing, self.gate
+        return mine == (tuple(sensors), tuple(vanishing), gate)
+
     def start_over(self, sensors: Sequence[SensorDescription]) -> None:
         """A better estimate of references and scales, while the warm-up lasts."""
         self._describe(sensors, self.vanishing, self.gate)

@@ -26,6 +26,7 @@ from .assembly import Assembler, Instance
 from .config import NodeConfig
 from .desired import Standing
 from .effects import Effect, Noted, Predicted, summarised
+from .gathering import Gathering
 from .hearing import Hearing
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .recent import Entry, Recent
@@ -55,6 +56,7 @@ class NodeState:
         self.board = Scoreboard()
         self.frequency = [0] * len(config.classes)
         self.slots = Slots()
+        self.gathering = Gathering()
         self.version, self.content, self.layout_version = 0, "", 0
         self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
             Accepted: self._accepted,
@@ -108,15 +110,19 @@ class NodeState:
         truth = self._class_of(instance.label)
         if instance.label is not None and truth is None:
             effects.append(Noted("unknown-class"))
-        learned = truth is not None
-        self.recent.remember(
-            Entry.of(instance.time_ms, instance.numbers, instance.values, guesses, learned)
-        )
+        time_ms, numbers, learned = instance.time_ms, instance.numbers, truth is not None
+        entry = Entry.of(time_ms, numbers, instance.values, guesses, learned, self.layout_version)
+        self.recent.remember(entry)
         if truth is None:
             self._warm(instance.values, None)
         else:
-            effects += self._learn(instance.values, guesses, truth, x)
+            effects += self._learn(entry, instance.values, truth, x)
         return effects
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The learners' columns by name; none while what they mean is still being estimated."""
+        return self.senses.layout.columns if self.warming is None else ()
 
     def _encoded(self, values: Mapping[str, float]) -> Columns | None:
         """The learners' columns; None before the warm-up has a first layout."""
@@ -131,8 +137,9 @@ class NodeState:
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
         served = self.board.served(name for name in PREFERENCE if name in scores)
         version = self.slots.version(served)
-        winner = Predicted(number, time_ms, guesses[served], scores[served], served, version)
-        return winner, guesses
+        winner, said, columns = guesses[served], scores[served], self.columns
+        made = Predicted(number, time_ms, winner, said, served, version, x, columns)
+        return made, guesses
 
     def predicted_unkept(
         self, values: Mapping[str, float], number: InstanceId, time_ms: int
@@ -164,22 +171,25 @@ class NodeState:
         if not isinstance(entry, Entry):
             return [Noted(entry.reason)]
         values = entry.values
-        return self._learn(values, entry.guesses, truth, self._encoded(values))
+        return self._learn(entry, values, truth, self._encoded(values))
 
     def _learn(
         self,
+        entry: Entry,
         values: Mapping[str, float],
-        guesses: Mapping[str, int],
         truth: int,
         x: Columns | None,
     ) -> list[Effect]:
-        self.board.record(guesses, truth)
+        self.board.record(entry.guesses, truth)
         self.frequency[truth] += 1
         started_over = self._warm(values, truth)
         if not started_over and x is not None:
             self.senses.learn(x, truth)
         fell_back = self.slots.fell_back(self.board)
-        return [Noted("learned"), *([Noted("model-fallback")] if fell_back else [])]
+        examples = self.gathering.report(
+            entry, values, self.config.classes[truth], self.layout_version, self.senses.sensors
+        )
+        return [Noted("learned"), *([Noted("model-fallback")] if fell_back else []), *examples]
 
     def _warm(self, values: Mapping[str, float], truth: int | None) -> bool:
         """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
@@ -235,10 +245,16 @@ class NodeState:
             self.slots.push(model, self.board)
             effects.append(Noted("model-swapped"))
         self.version, self.content = desired.version, digest(change.document)
+        self.gathering.owed = desired.gather
         return effects
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects = summarised(self.senses, self.layout_version)
+        if self.warming is None and self.senses.are(
+            desired.sensors, desired.vanishing, desired.gate
+        ):
+            self.layout_version = desired.layout_version  # adopted: another number, nothing else
+            return effects
         carry = self.board.carry()
         arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
         self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
@@ -262,6 +278,7 @@ class NodeState:
             "board": self.board.state(),
             "frequency": self.frequency,
             "slots": self.slots.state(),
+            "owed": self.gathering.owed,
             "versions": [self.version, self.content, self.layout_version],
         }
 
@@ -278,6 +295,7 @@ class NodeState:
         mine.board = Scoreboard.from_state(saved["board"])
         mine.frequency = list(saved["frequency"])
         mine.slots = Slots.restored(saved["slots"])
+        mine.gathering = Gathering(saved["owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
 

@@ -72,10 +72,7 @@ class Source:
         self._wall, self._monotonic = wall, monotonic
         self._lock = threading.RLock()
         encode_reading(0, FIRST_SEQ, 0, {}, None)  # it must know a lost reading when it meets one
-        config.folder.mkdir(parents=True, exist_ok=True)
-        self._guard = _only_one(config.folder)
-        self._spool = Spool(config.folder, config.spool_bytes_max, drop_oldest=config.drop_oldest)
-        self.boot = new_boot(config.folder, int(wall()), self._spool.last.boot)
+        self._guard, self._spool, self.boot = self._opened(config, int(wall()))
         self._seq = FIRST_SEQ - 1
         mark = self._spool.mark
         self._window = ResendWindow(config.window, config.resend_s, acknowledged=mark)
@@ -84,6 +81,13 @@ class Source:
         self._synced_at = monotonic()
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
+
+    def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[TextIO, Spool, int]:
+        """The folder is ours: its lock, its spool, and one more boot."""
+        config.folder.mkdir(parents=True, exist_ok=True)
+        guard = _only_one(config.folder)
+        spool = Spool(config.folder, config.spool_bytes_max, drop_oldest=config.drop_oldest)
+        return guard, spool, new_boot(config.folder, epoch_s, spool.last.boot)
 
     def __enter__(self) -> Source:
         self._link.subscribe([self._config.ack_topic])

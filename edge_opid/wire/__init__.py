@@ -20,13 +20,14 @@ from edge_opid.wire.codec import (
     encode,
     to_json,
 )
-from edge_opid.wire.documents import Desired, Summary, Weights
+from edge_opid.wire.documents import Desired, Introduction, Summary, Weights
 from edge_opid.wire.envelope import digest, open_desired, open_sealed, seal, seal_desired
 from edge_opid.wire.errors import WireError
 from edge_opid.wire.ids import check_id
 from edge_opid.wire.limits import LIMITS, Limits
 from edge_opid.wire.messages import (
     Ack,
+    Example,
     InstanceId,
     Label,
     Message,
@@ -52,8 +53,10 @@ __all__ = [
     "Channel",
     "Desired",
     "Event",
+    "Example",
     "Filter",
     "InstanceId",
+    "Introduction",
     "Label",
     "Limits",
     "Matrix",

@@ -19,10 +19,10 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from edge_opid.wire.documents import Summary
+from edge_opid.wire.documents import Introduction, Summary
 from edge_opid.wire.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS
-from edge_opid.wire.messages import Ack, Label, Message, Prediction, Reading, Status
+from edge_opid.wire.messages import Ack, Example, Label, Message, Prediction, Reading, Status
 from edge_opid.wire.packing import Reader, pack
 from edge_opid.wire.records import Record
 from edge_opid.wire.sensors import SensorDeployed, SensorRetired, SensorReturned, SensorSilent
@@ -38,7 +38,14 @@ MESSAGES_ON: dict[Channel, tuple[type[Message], ...]] = {
     Channel.ACK: (Ack,),
     Channel.PREDICTION: (Prediction,),
     Channel.STATUS: (Status,),
-    Channel.EVENT: (SensorRetired, SensorSilent, SensorReturned, SensorDeployed),
+    Channel.EVENT: (
+        SensorRetired,
+        SensorSilent,
+        SensorReturned,
+        SensorDeployed,
+        Introduction,
+        Example,
+    ),
     Channel.SUMMARY: (Summary,),
 }
 

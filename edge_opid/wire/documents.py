@@ -1,4 +1,4 @@
-"""The two large messages: what a node knows, and what a gateway wants of it."""
+"""The large messages: what a node is, what it knows, and what a gateway wants of it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from edge_opid.wire.fields import (
     Count,
     Id,
     Many,
+    Millis,
     Names,
     NotNegative,
     Ordinal,
@@ -32,6 +33,7 @@ from edge_opid.wire.sensors import SensorDescription
 Width = Annotated[int, Whole(1, LIMITS.columns_max)]
 ClassCount = Annotated[int, Whole(2, LIMITS.classes_max)]
 ClassNames = Annotated[tuple[str, ...], Many(Text(), LIMITS.classes_max)]
+Quota = Annotated[int, Whole(0, LIMITS.gather_max)]
 Sensors = Annotated[
     tuple[SensorDescription, ...], Many(Record(SensorDescription), LIMITS.sensors_max)
 ]
@@ -48,13 +50,71 @@ def check_unique(names: tuple[str, ...], where: str) -> None:
         raise WireError("content", f"{where} must be different, got {shown(twice)} more than once")
 
 
+def check_among(names: tuple[str, ...], all_of_them: tuple[str, ...], where: str) -> None:
+    """No name comes twice, and none is a stranger."""
+    check_unique(names, where)
+    strangers = sorted(set(names) - set(all_of_them))
+    if strangers:
+        raise WireError("content", f"{where} must be of its sensors, got {shown(strangers)}")
+
+
+def check_layout(
+    sensors: tuple[SensorDescription, ...],
+    vanishing: tuple[str, ...],
+    classes: tuple[str, ...],
+    where: str,
+) -> None:
+    """It is one layout: no name twice, none unknown, no wider than promised."""
+    ids = tuple(sensor.id for sensor in sensors)
+    check_unique(ids, f"{where}.sensors, by id,")
+    check_unique(tuple(sensor.role for sensor in sensors), f"{where}.sensors, by role,")
+    check_unique(classes, f"{where}.classes")
+    check_among(vanishing, ids, f"{where}.vanishing")
+    if not sensors or len(classes) < 2:
+        got = f"{len(sensors)} sensors and {len(classes)} classes"
+        raise WireError("content", f"{where} must have a sensor and 2 classes, got {got}")
+    width = sum(sensor.columns for sensor in sensors)
+    if width > LIMITS.columns_max:
+        raise WireError(
+            "content",
+            f"{where}.sensors must take at most {LIMITS.columns_max} columns, got {width}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction(Message):
+    """What a node is, for a gateway that does not know it yet.
+
+    The same words as in `Desired`: an operator who gives a node to a gateway need not describe it
+    again, and what the node's first readings said about references and scales is in them.
+    `version` and `layout_version` are those it obeys, 0 before any order; `window_ms` is how far
+    apart the values of one instance may be.
+    """
+
+    kind: ClassVar[str] = "introduction"
+    bytes_max: ClassVar[int] = LIMITS.payload_bytes_max
+    version: Count
+    layout_version: Count
+    sensors: Sensors
+    vanishing: Names
+    gate: Positive
+    classes: ClassNames
+    window_ms: Millis
+
+    def check_together(self) -> None:
+        """What it introduces is one layout."""
+        check_layout(self.sensors, self.vanishing, self.classes, self.kind)
+
+
 @dataclass(frozen=True, slots=True)
 class Summary(Message):
     """A learner's statistics for one layout: all that a gateway needs to pool nodes.
 
     `gram` is the upper triangle of G = Σx̃x̃ᵀ, row by row, width·(width + 1)/2 numbers; `moment` is
-    Σx̃yᵀ, width × classes, row by row; both float32. `vanishing` are the sensors that were expected
-    to go, `readings` how many were learned, `evidence` what they still weigh after forgetting.
+    Σx̃yᵀ, width × classes, row by row; both float32. `sensors` are those whose columns these are:
+    the living ones, since a node without one of its sensors sums over fewer columns. `vanishing`
+    are those of them that were expected to go; a `Layout` of both has the columns in this order.
+    `readings` is how many were learned, `evidence` what they still weigh after forgetting.
     """
 
     kind: ClassVar[str] = "summary"
@@ -62,6 +122,7 @@ class Summary(Message):
     layout_version: Count
     width: Width
     classes: ClassCount
+    sensors: Names
     vanishing: Names
     lam: NotNegative
     rho: Positive
@@ -71,8 +132,9 @@ class Summary(Message):
     moment: Bytes
 
     def check_together(self) -> None:
-        """Both arrays fill their shapes, and the names are different."""
-        check_unique(self.vanishing, "summary.vanishing")
+        """Both arrays fill their shapes, and the names are different, and of its sensors."""
+        check_unique(self.sensors, "summary.sensors")
+        check_among(self.vanishing, self.sensors, "summary.vanishing")
         check_numbers(self.gram, self.width * (self.width + 1) // 2, "summary.gram")
         check_numbers(self.moment, self.width * self.classes, "summary.moment")
 
@@ -104,7 +166,8 @@ class Desired(Message):
 
     It is addressed inside, under the signature, because a topic proves nothing: a broker could
     deliver one node's weights to another. `version` only ever grows. `vanishing` are the sensors
-    expected to go next, `gate` the largest |z| that is believed.
+    expected to go next, `gate` the largest |z| that is believed. The next `gather` labelled
+    instances are to be reported, each as an `Example`; 0 calls the rest of an earlier wish off.
     """
 
     kind: ClassVar[str] = "desired"
@@ -118,25 +181,8 @@ class Desired(Message):
     gate: Positive
     classes: ClassNames
     weights: Weights | None = None
+    gather: Quota = 0
 
     def check_together(self) -> None:
-        """The layout is one: no name twice, none unknown, no wider than promised."""
-        ids = tuple(sensor.id for sensor in self.sensors)
-        check_unique(ids, "desired.sensors, by id,")
-        check_unique(tuple(sensor.role for sensor in self.sensors), "desired.sensors, by role,")
-        check_unique(self.vanishing, "desired.vanishing")
-        check_unique(self.classes, "desired.classes")
-        strangers = sorted(set(self.vanishing) - set(ids))
-        if strangers:
-            raise WireError(
-                "content", f"desired.vanishing must be of its sensors, got {shown(strangers)}"
-            )
-        if not self.sensors or len(self.classes) < 2:
-            got = f"{len(self.sensors)} sensors and {len(self.classes)} classes"
-            raise WireError("content", f"desired must have a sensor and 2 classes, got {got}")
-        width = sum(sensor.columns for sensor in self.sensors)
-        if width > LIMITS.columns_max:
-            raise WireError(
-                "content",
-                f"desired.sensors must take at most {LIMITS.columns_max} columns, got {width}",
-            )
+        """What it orders is one layout."""
+        check_layout(self.sensors, self.vanishing, self.classes, self.kind)

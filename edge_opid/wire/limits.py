@@ -16,8 +16,8 @@ class Limits:
     True
     """
 
-    payload_bytes_max: int = 73_728  # the largest summary: 61,760 of numbers, 5,440 of names; room
-    small_payload_bytes_max: int = 8_192  # a reading of 160 sensors is 6.9 kB; room
+    payload_bytes_max: int = 81_920  # the largest summary: 61,760 of numbers, 10,880 of names; room
+    small_payload_bytes_max: int = 8_192  # an example of 160 sensors is 7.1 kB; room
     sensors_max: int = 160  # in a layout, and so in one reading
     columns_max: int = 160  # d; with hats at 8 knots that is 20 sensors
     classes_max: int = 16  # they multiply every matrix that travels
@@ -31,6 +31,7 @@ class Limits:
     integer_max: int = 2**53 - 1  # exact as a JSON number and in float64
     number_max: float = 3.4028234663852886e38  # the learner computes in float32: above it is inf
     positive_min: float = 1.1754943508222875e-38  # a scale below it would be 0 in float32
+    gather_max: int = 100_000  # labelled instances in one order: 150 MB with 74 sensors
     version_step_max: int = 2**20  # further ahead is a mistake or a forgery, and would lock us out
 
 

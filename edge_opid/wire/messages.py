@@ -96,6 +96,26 @@ class Label(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Example(Message):
+    """One labelled instance, as the node joined it: a row of the batch that a gateway gathers.
+
+    `values` are raw, by sensor, of sensors in the layout `layout_version`; those that said nothing
+    are not there. `instance` is its last reading, `time_ms` its time. After a crash the same
+    instance may come again: whoever counts them goes by `instance`.
+
+    >>> Example(InstanceId("attic", 3, 12), 2, 1_700_000, {"attic-temp": 21.5}, "fresh").label
+    'fresh'
+    """
+
+    kind: ClassVar[str] = "example"
+    instance: InstanceId
+    layout_version: Count
+    time_ms: Millis
+    values: Values
+    label: Line
+
+
+@dataclass(frozen=True, slots=True)
 class Ack(Message):
     """Every reading of this `boot` up to `seq` is durably applied; 0 means none of them yet.
 
@@ -139,14 +159,17 @@ class Status(Message):
 
     `counts` are what has happened since the node's state began (readings, duplicates, refusals by
     reason), `accuracy` the windowed one of each predictor, `degraded` why the node is not well.
-    The last will is written before the node dies, so it has no time.
+    `version` is that of the last order obeyed, so that a gateway sees what has arrived;
+    `model_version` that of the weights in use, which is older where an order brought none. The
+    last will is written when the node starts: it has no time, and the versions of that moment.
 
     >>> Status(online=True, layout_version=2, model_version=7).healthy
     True
     >>> Status(True, 2, 7, degraded=("disk full",)).healthy
     False
-    >>> Status.last_will(layout_version=2, model_version=7).online
-    False
+    >>> will = Status.last_will(layout_version=2, model_version=7, version=8)
+    >>> will.online, will.version
+    (False, 8)
     """
 
     kind: ClassVar[str] = "status"
@@ -157,6 +180,7 @@ class Status(Message):
     counts: Counts = field(default_factory=dict)
     accuracy: Rates = field(default_factory=dict)
     degraded: Reasons = ()
+    version: Count = 0
 
     @property
     def healthy(self) -> bool:
@@ -164,6 +188,6 @@ class Status(Message):
         return self.online and not self.degraded
 
     @classmethod
-    def last_will(cls, layout_version: int, model_version: int) -> Status:
+    def last_will(cls, layout_version: int, model_version: int, version: int) -> Status:
         """What the broker says for the node when its connection breaks."""
-        return cls(online=False, layout_version=layout_version, model_version=model_version)
+        return cls(False, layout_version, model_version, version=version)

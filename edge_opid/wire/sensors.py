@@ -92,7 +92,8 @@ class SensorReturned(Message):
 class SensorDeployed(Message):
     """A sensor joins. What the operator does not know is left to the gateway (None).
 
-    With `replaces` it takes over the column and the history of another sensor.
+    With `replaces` it takes over the column and the history of another sensor; at its
+    `end_of_life_ms` it is retired without another word.
 
     >>> SensorDeployed("pm-9", role="pm25", at_ms=0, replaces="pm-9")
     Traceback (most recent call last):
@@ -111,6 +112,7 @@ for sensor 'pm-9'
     knots: Knots = ()
     timeout_s: Positive | None = None
     replaces: Id | None = None
+    end_of_life_ms: Millis | None = None
 
     def check_together(self) -> None:
         """The knots make sense, and no sensor replaces itself."""

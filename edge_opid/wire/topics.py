@@ -5,12 +5,12 @@ so that no message can make a service publish or subscribe somewhere else.
 
 | channel | from → to | retained |
 |---|---|---|
-| `reading/{source}` | sensor → node, and gateway while it gathers | |
-| `label` | anyone allowed → node, gateway | |
+| `reading/{source}` | sensor → node, and gateway while it measures a new sensor | |
+| `label` | anyone allowed → node | |
 | `ack/{source}` | node → sensor | |
 | `prediction` | node → world | |
 | `status` | node → gateway, world | yes, and it is the last will |
-| `event` | operator, node → gateway | |
+| `event` | operator, node → gateway: sensors, introductions, examples | |
 | `summary` | node → gateway | |
 | `desired` | gateway → node | yes, signed |
 """
@@ -164,11 +164,11 @@ class NodeTopics:
 
     def node_filters(self) -> tuple[Filter, ...]:
         """What the node itself listens to."""
-        return (*self.gathering_filters(), self._filter("desired"))
+        return self.reading_filter(), self._filter("label"), self._filter("desired")
 
-    def gathering_filters(self) -> tuple[Filter, ...]:
-        """What the gateway adds while it gathers this node's labelled instances."""
-        return self._filter("reading/+"), self._filter("label")
+    def reading_filter(self) -> Filter:
+        """Every source's readings: for the node, and for a gateway that measures a new sensor."""
+        return self._filter("reading/+")
 
     def source_filters(self, source: str) -> tuple[Filter, ...]:
         """What a sensor listens to: the acknowledgements meant for it."""

@@ -1,22 +1,24 @@
 """The E-stage as pure functions: from one small labelled batch to a model that uses new sensors.
 
 Everything takes Z = X^(s) W^(s) (n×c, the C-stage's scores), X^(a) (n×d_a, the new sensors) and
-labels, is seeded, computes in float64, and returns a small frozen model:
+labels, is seeded, computes in float64, and returns a small frozen model. `Survivors` (X^(s) and the
+C-stage's Gram matrix) let the batch's labels teach the survivors' weights, too:
 
 >>> import numpy as np
->>> from gateway.estage import fit_best, fold
+>>> from gateway.estage import Survivors, fit_best, fold
 >>> rng = np.random.default_rng(1)
 >>> y = rng.integers(0, 3, 60)
 >>> Xs, W_s = np.eye(3)[y] + rng.normal(size=(60, 3)), np.eye(3)
 >>> Xa = np.eye(3)[y] + 0.3 * rng.normal(size=(60, 3))
->>> best = fit_best(Xs @ W_s, Xa, y, classes=3, seed=0)
+>>> known = Survivors.of(Xs, gram=40.0 * np.eye(3), rho=1.0)
+>>> best = fit_best(Xs @ W_s, Xa, y, classes=3, survivors=known, seed=0)
 >>> small = fold(best.model, W_s)                      # what a node needs: one matrix
 >>> small.matrix().shape
 (7, 3)
 """
 
 from .baselines import imputed_ridge, raw_logistic, survivors_ridge
-from .batch import Batch, BatchError
+from .batch import Batch, BatchError, Survivors
 from .compact import Compacted, compacted
 from .folding import Folded, Rounded, fold, rounded
 from .kernel import Kernel, KernelModel, KernelOpid, fit_kernel_opid
@@ -25,6 +27,8 @@ from .opid import Opid, fit_opid
 from .opide import Opide, fit_opide
 from .residual import Residual, fit_residual
 from .selection import ALL, LINEAR, BestModel, Row, fit_best
+from .strength import chosen_rho
+from .update import Update, fit_update
 
 __all__ = [
     "ALL",
@@ -44,12 +48,16 @@ __all__ = [
     "Residual",
     "Rounded",
     "Row",
+    "Survivors",
+    "Update",
+    "chosen_rho",
     "compacted",
     "fit_best",
     "fit_kernel_opid",
     "fit_opid",
     "fit_opide",
     "fit_residual",
+    "fit_update",
     "fold",
     "imputed_ridge",
     "raw_logistic",

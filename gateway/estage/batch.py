@@ -19,6 +19,26 @@ class BatchError(OpidError, ValueError):
 
 
 @dataclass(frozen=True)
+class Survivors:
+    """The surviving sensors' own columns, and how sure the C-stage is of their weights."""
+
+    Xs: Floats
+    """n×d_s: the columns that Z = X^(s) W^(s) was made of."""
+    precision: Floats
+    """d_s×d_s: G_ss + ρI of the C-stage, positive definite."""
+
+    @classmethod
+    def of(cls, Xs: ArrayLike, gram: ArrayLike, rho: float) -> Survivors:
+        """From the survivors' part of the Gram matrix; ρ as W^(s) was solved with."""
+        gram = np.array(gram, float)
+        return cls(np.array(Xs, float), gram + rho * np.eye(len(gram)))
+
+    def take(self, rows: Ints) -> Survivors:
+        """These instances only."""
+        return Survivors(self.Xs[rows], self.precision)
+
+
+@dataclass(frozen=True)
 class Batch:
     """n labelled instances: what the survivors say, what the new sensors say, and what is true.
 
@@ -34,11 +54,20 @@ class Batch:
     y: Ints
     """Class indices, n."""
     classes: int
+    survivors: Survivors | None = None
+    """What Z was made of, where the caller has it."""
 
     @classmethod
-    def of(cls, Z: ArrayLike, Xa: ArrayLike, y: ArrayLike, classes: int) -> Batch:
+    def of(
+        cls,
+        Z: ArrayLike,
+        Xa: ArrayLike,
+        y: ArrayLike,
+        classes: int,
+        survivors: Survivors | None = None,
+    ) -> Batch:
         """A batch in float64, or a `BatchError` that says what does not fit."""
-        batch = cls(np.array(Z, float), np.array(Xa, float), np.array(y, int), classes)
+        batch = cls(np.array(Z, float), np.array(Xa, float), np.array(y, int), classes, survivors)
         shapes = batch.Z.shape, batch.Xa.shape, batch.y.shape
         n = len(batch.y) if batch.y.ndim == 1 else -1
         if classes < 2 or batch.Xa.ndim != 2 or shapes != ((n, classes), (n, batch.new), (n,)):
@@ -47,6 +76,8 @@ class Batch:
             )
         if not (np.isfinite(batch.Z).all() and np.isfinite(batch.Xa).all()):
             raise BatchError("Z and Xa must be finite, and are not")
+        if survivors is not None:
+            check_survivors(survivors, n)
         if n and not 0 <= batch.y.min() <= batch.y.max() < classes:
             raise BatchError(f"labels must be 0…{classes - 1}, got {batch.y.min()}…{batch.y.max()}")
         return batch
@@ -73,13 +104,26 @@ class Batch:
 
     def take(self, rows: Ints) -> Batch:
         """These instances only."""
-        return Batch(self.Z[rows], self.Xa[rows], self.y[rows], self.classes)
+        survivors = None if self.survivors is None else self.survivors.take(rows)
+        return Batch(self.Z[rows], self.Xa[rows], self.y[rows], self.classes, survivors)
 
     @cached_property
     def groups(self) -> Ints:
         """Which instances are copies of each other: equal numbers for equal rows, 0…G − 1."""
         rows = np.column_stack([self.columns, self.y])
         return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
+
+
+def check_survivors(survivors: Survivors, n: int) -> None:
+    """Refuse columns that are not the batch's, or a precision that is not theirs."""
+    Xs, precision = survivors.Xs, survivors.precision
+    width = Xs.shape[1] if Xs.ndim == 2 else -1
+    if Xs.shape != (n, width) or precision.shape != (width, width):
+        raise BatchError(
+            f"need Xs {n}×d_s and a precision d_s×d_s, got {Xs.shape} and {precision.shape}"
+        )
+    if not (np.isfinite(Xs).all() and np.isfinite(precision).all()):
+        raise BatchError("Xs and its precision must be finite, and are not")
 
 
 def stratified_folds(batch: Batch, folds: int, seed: int) -> list[Ints]:

@@ -60,7 +60,12 @@ def fold(model: Model, W_s: ArrayLike) -> Folded:
     W_s = np.asarray(W_s, float)
     if W_s.ndim != 2 or W_s.shape[1] != len(model.V_z):
         raise MismatchError(f"W^(s) must have {len(model.V_z)} classes, got shape {W_s.shape}")
-    return Folded(W_s @ model.V_z, model.V_a, model.bias)
+    survivors = W_s @ model.V_z
+    if model.V_s is not None:
+        if model.V_s.shape != survivors.shape:
+            raise MismatchError(f"W^(s) must be {model.V_s.shape}, got {W_s.shape}")
+        survivors = survivors + model.V_s
+    return Folded(survivors, model.V_a, model.bias)
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,8 @@ class KernelModel:
     details: Mapping[str, float] = field(default_factory=dict)
     name: str = "kernel"
 
-    def scores(self, Z: ArrayLike, Xa: ArrayLike) -> Floats:
-        """n×c scores."""
+    def scores(self, Z: ArrayLike, Xa: ArrayLike, Xs: ArrayLike | None = None) -> Floats:  # noqa: ARG002
+        """n×c scores; Xs is not looked at."""
         rows = (np.hstack([np.asarray(Z, float), np.asarray(Xa, float)]) - self.centre) / self.scale
         c = len(self.bias)
         on_Z = self.kernel(rows[:, :c], self.support[:, :c]) @ self.A_s
@@ -85,7 +85,7 @@ class KernelPath:
     target: Floats
     p: tuple[float, float]
 
-    def scores(self, Z: Floats, Xa: Floats) -> Floats:
+    def scores(self, Z: Floats, Xa: Floats, Xs: Floats | None = None) -> Floats:  # noqa: ARG002
         """P×n×c."""
         return np.stack([model.scores(Z, Xa) for model in self.models])
 

@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from edge_opid.errors import MismatchError
+
 from .batch import Batch, Floats, Ints
 
 
@@ -25,8 +27,8 @@ class Model(Protocol):
         """The settings that cross-validation chose, and w₁ where there is one."""
         ...
 
-    def scores(self, Z: ArrayLike, Xa: ArrayLike) -> Floats:
-        """n×c scores from the C-stage's scores and the new sensors."""
+    def scores(self, Z: ArrayLike, Xa: ArrayLike, Xs: ArrayLike | None = None) -> Floats:
+        """n×c scores from the C-stage's scores, the new sensors and, for some, the survivors."""
         ...
 
 
@@ -47,10 +49,22 @@ class LinearModel:
     bias: Floats
     """c."""
     details: Mapping[str, float] = field(default_factory=dict)
+    V_s: Floats | None = None
+    """d_s×c: what it adds to the survivors' own weights; None for the forms that know only Z."""
 
-    def scores(self, Z: ArrayLike, Xa: ArrayLike) -> Floats:
-        """n×c scores."""
-        return np.asarray(np.asarray(Z) @ self.V_z + np.asarray(Xa) @ self.V_a + self.bias)
+    def scores(self, Z: ArrayLike, Xa: ArrayLike, Xs: ArrayLike | None = None) -> Floats:
+        """n×c scores; a model with V_s needs X^(s), too."""
+        scores = np.asarray(Z) @ self.V_z + np.asarray(Xa) @ self.V_a + self.bias
+        if self.V_s is not None:
+            scores = scores + survivors_of(self.name, Xs) @ self.V_s
+        return np.asarray(scores)
+
+
+def survivors_of(name: str, Xs: ArrayLike | None) -> Floats:
+    """X^(s), or who needs it."""
+    if Xs is None:
+        raise MismatchError(f"the {name!r} model needs the survivors' columns Xs")
+    return np.asarray(Xs, float)
 
 
 def z_alone(classes: int, new: int) -> LinearModel:
@@ -61,7 +75,7 @@ def z_alone(classes: int, new: int) -> LinearModel:
 class Path(Protocol):
     """The models of one candidate for every setting it may take, fitted on the same rows."""
 
-    def scores(self, Z: Floats, Xa: Floats) -> Floats:
+    def scores(self, Z: Floats, Xa: Floats, Xs: Floats | None = None) -> Floats:
         """P×n×c: the scores of each of the P settings."""
         ...
 
@@ -83,16 +97,25 @@ class LinearPath:
     """P×c."""
     settings: Mapping[str, Floats]
     """By name, P numbers each: γ, w₁, a cost."""
+    V_s: Floats | None = None
+    """P×d_s×c, or None."""
 
-    def scores(self, Z: Floats, Xa: Floats) -> Floats:
+    def scores(self, Z: Floats, Xa: Floats, Xs: Floats | None = None) -> Floats:
         """P×n×c: the scores of each setting."""
-        return np.asarray(Z @ self.V_z + Xa @ self.V_a + self.bias[:, None, :])
+        scores = Z @ self.V_z + Xa @ self.V_a + self.bias[:, None, :]
+        if self.V_s is not None:
+            scores = scores + survivors_of(self.name, Xs) @ self.V_s
+        return np.asarray(scores)
 
     def mixed(self, mixture: Floats) -> LinearModel:
         """The weighted sum of the settings' models, which is again a linear model."""
         parts = [np.tensordot(mixture, part, 1) for part in (self.V_z, self.V_a, self.bias)]
-        details = {what: float(mixture @ values) for what, values in self.settings.items()}
-        return LinearModel(self.name, parts[0], parts[1], parts[2], details)
+        used = mixture != 0
+        details = {
+            what: float(mixture[used] @ values[used]) for what, values in self.settings.items()
+        }
+        V_s = None if self.V_s is None else np.tensordot(mixture, self.V_s, 1)
+        return LinearModel(self.name, parts[0], parts[1], parts[2], details, V_s)
 
 
 def keep_unseen(

@@ -4,8 +4,10 @@
    is right on instances it was neither fitted nor tuned on.
 2. The most accurate candidate leads. A simpler one is taken instead when it is behind by no more
    than one standard error of the difference, instance by instance (copies of a row count as one).
-3. Simplest is Z alone, which has nothing to push; then the linear forms, all of them one matrix of
-   the same size, so the most accurate of them; then kernels.
+3. Simplest is the C-stage: continued on the batch where the survivors' columns are given (the same
+   estimate from more readings needs no evidence for itself, only none against it), or as it is,
+   which has nothing to push; then the linear forms, all of them one matrix of the same size, so the
+   most accurate of them; then kernels.
 """
 
 from __future__ import annotations
@@ -16,18 +18,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .batch import Batch, Floats, stratified_folds
+from .batch import Batch, Floats, Ints, Survivors, stratified_folds
 from .kernel import KernelOpid
 from .models import Model, z_alone
 from .opid import Opid
 from .opide import Opide
 from .residual import Residual
-from .tuning import Candidate, held_out, honest_scores
+from .tuning import Candidate, HeldOut, held_out, honest_scores
+from .update import Update
 
 FOLDS, REPEATS = 5, 4
-LINEAR: tuple[Candidate, ...] = (Residual(), Opid(), Opid("printed"), Opide())
+LINEAR: tuple[Candidate, ...] = (Update(), Residual(), Opid(), Opid("printed"), Opide())
 ALL: tuple[Candidate, ...] = (*LINEAR, KernelOpid())
-KERNELS = frozenset({"kernel"})
+TIERS = {"update": 0, "z": 1, "kernel": 3}
+"""How simple: 0 and 1 the C-stage, continued and as it is, 2 one matrix, 3 a kernel."""
+ONE_MATRIX = 2
 LABELLED_MIN = 6
 """Fewer different instances than this cannot tell candidates apart."""
 
@@ -44,7 +49,7 @@ class Row:
     error: float
     """One standard error of that difference."""
     tier: int
-    """0: Z alone, 1: one matrix, 2: a kernel."""
+    """0: the C-stage continued, 1: Z alone, 2: one matrix, 3: a kernel."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,18 @@ class BestModel:
     model: Model
     table: tuple[Row, ...]
     why: str
+    hits: Floats
+    """n: the share of repeats in which the chosen form was right on each instance while it was held
+    out; 0 or 1 for Z, which learns nothing. A later fit is compared with this one on them."""
 
     @property
     def chosen(self) -> str:
         """The candidate's name."""
         return self.model.name
 
-    def scores(self, Z: ArrayLike, Xa: ArrayLike) -> Floats:
-        """n×c scores of the chosen model."""
-        return self.model.scores(Z, Xa)
+    def scores(self, Z: ArrayLike, Xa: ArrayLike, Xs: ArrayLike | None = None) -> Floats:
+        """n×c scores of the chosen model; Xs is needed where `fit_best` was given the survivors."""
+        return self.model.scores(Z, Xa, Xs)
 
 
 def fit_best(
@@ -71,6 +79,7 @@ def fit_best(
     y: ArrayLike,
     classes: int,
     *,
+    survivors: Survivors | None = None,
     seed: int = 0,
     candidates: Sequence[Candidate] = ALL,
     folds: int = FOLDS,
@@ -87,31 +96,37 @@ def fit_best(
     >>> print(fit_best(np.eye(2)[y], noise, y, classes=2, candidates=LINEAR).why)
     z is right in 100.0 % of held-out instances, and nothing is better.
     """
-    batch = Batch.of(Z, Xa, y, classes)
+    batch = Batch.of(Z, Xa, y, classes, survivors)
     fallback = z_alone(classes, batch.new)
+    right = {"z": np.asarray(batch.Z.argmax(1) == batch.y, float)}
     obstacle = too_little(batch)
     if obstacle:
-        return BestModel(fallback, (), f"z, because {obstacle}.")
-    candidates = [candidate for candidate in candidates if suits(candidate, batch)]
+        return BestModel(fallback, (), f"z, because {obstacle}.", right["z"])
+    fitting = {candidate.name: candidate for candidate in candidates if suits(candidate, batch)}
     splits = [stratified_folds(batch, folds, seed + repeat) for repeat in range(repeats)]
-    found = {candidate.name: held_out(candidate, batch, splits) for candidate in candidates}
-    right = {"z": np.asarray(batch.Z.argmax(1) == batch.y, float)}
-    for candidate in candidates:
-        honest = honest_scores(candidate, found[candidate.name], batch.y)
-        right[candidate.name] = np.mean(honest.argmax(-1) == batch.y, axis=0)
+    found = {name: held_out(candidate, batch, splits) for name, candidate in fitting.items()}
+    for name, candidate in fitting.items():
+        right[name] = hits_of(candidate, found[name], batch.y)
     table = tabulate(right, batch)
     row, why = simplest(table)
-    for candidate in candidates:
-        if candidate.name == row.name:
-            outcome = found[row.name]
-            mixture = candidate.choose(outcome.scores, batch.y)
-            return BestModel(outcome.whole.mixed(mixture), table, why)
-    return BestModel(fallback, table, why)
+    model: Model = fallback
+    if row.name in fitting:
+        mixture = fitting[row.name].choose(found[row.name].scores, batch.y)
+        model = found[row.name].whole.mixed(mixture)
+    return BestModel(model, table, why, right[row.name])
+
+
+def hits_of(candidate: Candidate, found: HeldOut, y: Ints) -> Floats:
+    """For each instance the share of repeats in which the candidate was right on it, held out."""
+    honest = honest_scores(candidate, found, y)
+    return np.asarray(np.mean(honest.argmax(-1) == y, axis=0))
 
 
 def suits(candidate: Candidate, batch: Batch) -> bool:
-    """A kernel has no way to keep the C-stage's score for a class that nobody labelled."""
-    return candidate.name not in KERNELS or len(np.unique(batch.y)) == batch.classes
+    """An update needs the survivors; a kernel cannot keep the score of a class nobody labelled."""
+    if candidate.name == "update":
+        return batch.survivors is not None
+    return candidate.name != "kernel" or len(np.unique(batch.y)) == batch.classes
 
 
 def too_little(batch: Batch) -> str:
@@ -128,14 +143,14 @@ def too_little(batch: Batch) -> str:
 
 def tabulate(right: dict[str, Floats], batch: Batch) -> tuple[Row, ...]:
     """The candidates, simplest tier first and then the most accurate first."""
-    leader = max(right, key=lambda name: (right[name].mean(), name == "z"))
+    leader = max(right, key=lambda name: (right[name].mean(), -TIERS.get(name, ONE_MATRIX)))
     rows = [
         Row(
             name,
             float(hits.mean()),
             float(np.mean(right[leader] - hits)),
             standard_error(right[leader] - hits, batch),
-            0 if name == "z" else 2 if name in KERNELS else 1,
+            TIERS.get(name, ONE_MATRIX),
         )
         for name, hits in right.items()
     ]
@@ -155,7 +170,7 @@ def simplest(table: Sequence[Row]) -> tuple[Row, str]:
     row = next(row for row in table if row.behind <= row.error + 1e-12)
     share = f"{100 * row.accuracy:.1f} % of held-out instances"
     if row.name == leader.name:
-        ending = "nothing is better" if row.tier == 0 else "nothing as simple comes close"
+        ending = "nothing is better" if row.tier < ONE_MATRIX else "nothing as simple comes close"
         return row, f"{row.name} is right in {share}, and {ending}."
     return row, (
         f"{row.name} is right in {share}; {leader.name} leads by {100 * row.behind:.1f} ± "

@@ -75,6 +75,12 @@ class HeldOut:
     """The same settings, fitted on the whole batch."""
 
 
+def path_scores(path: Path, part: Batch) -> Floats:
+    """P×n×c scores of these instances."""
+    Xs = None if part.survivors is None else part.survivors.Xs
+    return path.scores(part.Z, part.Xa, Xs)
+
+
 def held_out(candidate: Candidate, batch: Batch, splits: Sequence[Sequence[Ints]]) -> HeldOut:
     """Fit every setting on every fold of every repeat, and on the whole batch."""
     held = [rows for split in splits for rows in split]
@@ -82,7 +88,8 @@ def held_out(candidate: Candidate, batch: Batch, splits: Sequence[Sequence[Ints]
     following = iter(parts)
     scores, fold = [], np.zeros((len(splits), batch.n), np.int64)
     for repeat, split in enumerate(splits):
-        blocks = [next(following).scores(batch.Z[rows], batch.Xa[rows]) for rows in split]
+        parted = [batch.take(rows) for rows in split]
+        blocks = [path_scores(next(following), part) for part in parted]
         order = np.concatenate([*split, NOTHING])
         scores.append(np.concatenate(blocks, axis=1)[:, np.argsort(order)])
         for number, rows in enumerate(split):
@@ -112,7 +119,7 @@ def tuned(candidate: Candidate, batch: Batch, folds: int, seed: int, repeats: in
     splits = [split for split in splits if len(split) > 1]
     if not splits:
         path = candidate.paths(batch, [NOTHING])[0]
-        count = len(path.scores(batch.Z[:1], batch.Xa[:1]))
+        count = len(path_scores(path, batch))
         return path.mixed(one_of(count, 0))
     found = held_out(candidate, batch, splits)
     return found.whole.mixed(candidate.choose(found.scores, batch.y))

@@ -6,7 +6,8 @@ and is counted by its reason:
 1. The node is known. 2. It is newer than the last announcement about this sensor: brokers deliver
 twice. 3. The lifecycle table has the event for the sensor's state. 4. A node keeps at least one
 sensor. 5. A role belongs to one sensor of a node: a new one in the same role says which it
-`replaces`, and then has the role of the one replaced.
+`replaces`, and then has the role of the one replaced. 6. A layout has no more columns than an order
+can carry.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from typing import Any
 
 from edge_opid.errors import OpidError
 from edge_opid.layout.layout import BIAS
-from edge_opid.wire import Event, SensorDeployed, SensorRetired, SensorReturned, SensorSilent
+from edge_opid.wire import (
+    LIMITS,
+    Event,
+    SensorDeployed,
+    SensorRetired,
+    SensorReturned,
+    SensorSilent,
+)
 
 from .fleet import Fleet
 from .lifecycle import IN_LAYOUT, LifecycleError, SensorEvent, SensorState, step
@@ -116,6 +124,7 @@ def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) ->
             )
     old = _replaced(fleet, key, event)
     record = _announced(key, event, now_ms, old)
+    _check_room(fleet, record)
     state = before.state if before else SensorState.UNKNOWN
     complete = record.reference is not None and record.scale is not None
     happening = SensorEvent.DEPLOYED if complete else SensorEvent.ANNOUNCED
@@ -170,6 +179,25 @@ def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord
     if others:
         raise EventError("role-in-use", f"{others[0].id!r} is taking over {old.id!r} already")
     return old
+
+
+def _check_room(fleet: Fleet, record: SensorRecord) -> None:
+    left, needed = room_for(fleet, record), max(1, len(record.knots))
+    if needed > left:
+        raise EventError(
+            "columns",
+            f"{record.site}/{record.node} would have {LIMITS.columns_max - left + needed} columns "
+            f"with {record.id!r}, and a layout has at most {LIMITS.columns_max}: retire another "
+            "sensor first, or give this one fewer knots",
+        )
+
+
+def room_for(fleet: Fleet, record: SensorRecord) -> int:
+    """How many columns this sensor may take beside all others, those being measured included."""
+    gone = record.id, record.replaces
+    others = _not_retired(fleet, (record.site, record.node))
+    taken = sum(max(1, len(each.knots)) for each in others if each.id not in gone)
+    return LIMITS.columns_max - taken
 
 
 def _not_retired(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:

@@ -15,7 +15,7 @@ from edge_opid.layout.sensor import Sensor
 
 from .fleet import Fleet
 from .lifecycle import SensorEvent, SensorState, step
-from .lives import give_way
+from .lives import give_way, room_for
 from .records import NodeKey, SensorRecord
 
 
@@ -78,6 +78,7 @@ class Measuring:
 
 
 def knots_like_its_neighbours(fleet: Fleet, record: SensorRecord) -> int:
-    """As many hats as most sensors of its node have: a lifted node lifts newcomers, too."""
+    """As many hats as most sensors of its node have, if there is room: a lifted node lifts all."""
     counts = Counter(len(each.knots) for each in fleet.in_layout((record.site, record.node)))
-    return max(1, counts.most_common(1)[0][0]) if counts else 1
+    usual = counts.most_common(1)[0][0] if counts else 1
+    return max(1, min(usual, room_for(fleet, record)))

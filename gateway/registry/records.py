@@ -214,7 +214,11 @@ class FitRecord:
     rounding_loss: float
     """Accuracy given up by the precision the weights travel in."""
     parts: dict[str, bytes]
-    """W_s, V_z, V_a, bias in float32: rows in the order of the change's columns."""
+    """W, W_s, V_z, V_a, bias in float32: rows of W in the order of the change's columns."""
+    survivors: tuple[str, ...] = ()
+    """The columns whose weights come from statistics: the rows of W_s, in order."""
+    new: tuple[str, ...] = ()
+    """The columns learned from the batch alone: the rows of V_a, in order."""
 
 
 Record = (

@@ -1,4 +1,4 @@
-"""A disk in memory that breaks every promise `Disk` does not make, and a life lived on it.
+"""A disk in memory that breaks every promise `Disk` does not make.
 
 The model, which is harsher than ext4 on a good card:
 
@@ -18,10 +18,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from random import Random
-
-from edge_opid.store import Limits, Note, Store, StoreError
 
 SECTOR = 512
 
@@ -39,6 +36,7 @@ class File:
     dirty: list[tuple[int, bytes]] = field(default_factory=list)
 
     def write(self, offset: int, data: bytes) -> None:
+        """Into the cache; the medium may get it later."""
         self.cache[offset : offset + len(data)] = data
         self.dirty.append((offset, data))
 
@@ -55,6 +53,7 @@ class File:
         self.dirty.clear()
 
     def after_power_cut(self, rng: Random, *, spoil: bool) -> File:
+        """The file as it may be found afterwards."""
         after = File(self.cache, bytearray(self.medium), list(self.dirty))
         after.land(rng, rng.choice(("none", "all", "mix", "mix")), spoil=spoil)
         after.cache = bytearray(after.medium)
@@ -84,6 +83,7 @@ class Renaming:
     name: str | None
 
     def apply(self, names: dict[str, File]) -> dict[str, File]:
+        """The names afterwards."""
         names = {name: file for name, file in names.items() if file is not self.file}
         return names if self.name is None else {**names, self.name: self.file}
 
@@ -112,20 +112,24 @@ class TornDisk:
     # --- the protocol ------------------------------------------------------------------------
 
     def names(self) -> list[str]:
+        """Every name, as this process sees them."""
         self._begin("names", "")
         return list(self.files)
 
     def size(self, name: str) -> int:
+        """As this process sees it."""
         self._begin("size", name)
         return len(self._file(name).cache)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
+        """From the cache; `EIO` where the medium is said to be unreadable."""
         self._begin("read", name)
         if name in self.unreadable:
             raise _error(errno.EIO, name)
         return bytes(self._file(name).cache[offset : offset + size])
 
     def create(self, name: str, size: int) -> None:
+        """A file of zeros, whose name may not survive."""
         self._begin("create", name, changes=True)
         if name in self.files:
             raise _error(errno.EEXIST, name)
@@ -135,6 +139,7 @@ class TornDisk:
         self._cut_here()
 
     def write(self, name: str, offset: int, data: bytes) -> None:
+        """Into the cache, where the power may be cut right after."""
         file = self._file(name)
         assert offset + len(data) <= len(file.cache), f"{name}: the write ends behind the file"
         try:
@@ -146,6 +151,7 @@ class TornDisk:
         self._cut_here()
 
     def sync(self, name: str) -> None:
+        """All of the file to the medium, unless the power goes first."""
         file = self._file(name)
         try:
             self._begin("sync", name, changes=True)
@@ -157,6 +163,7 @@ class TornDisk:
             file.land(self.rng, "all")
 
     def replace(self, old: str, new: str) -> None:
+        """Two changes of names: neither is durable yet."""
         self._begin("replace", old, changes=True)
         file = self._file(old)
         if new in self.files:
@@ -165,18 +172,20 @@ class TornDisk:
         self._cut_here()
 
     def remove(self, name: str) -> None:
+        """Gone for this process; after a power cut it may be back."""
         self._begin("remove", name, changes=True)
         self._rename(self._file(name), None)
         self._cut_here()
 
     def sync_names(self) -> None:
+        """All changes of names to the medium, unless the power goes first."""
         self._begin("sync_names", "", changes=True)
         self._cut_here()
         if not self.lies("sync_names", ""):
             self.durable = dict(self.files)
             self.renamings.clear()
 
-    # --- what tests do to it -----------------------------------------------------------------
+    # --- what others do to it ----------------------------------------------------------------
 
     def crash(self, rng: Random, *, spoil: bool = False) -> TornDisk:
         """A disk as this one may look after a power cut now; this one stays as it is."""
@@ -197,6 +206,7 @@ class TornDisk:
         file.medium = bytearray(file.cache)
 
     def used(self) -> int:
+        """How many bytes the files take."""
         return sum(len(file.cache) for file in self.files.values())
 
     # --- inside ------------------------------------------------------------------------------
@@ -227,113 +237,3 @@ class TornDisk:
 
 def _error(code: int, name: str) -> OSError:
     return OSError(code, os.strerror(code), name)
-
-
-# --- a life -----------------------------------------------------------------------------------
-
-SMALL = Limits(
-    page_bytes=512,
-    segment_bytes=8192,
-    segments_max=6,
-    record_bytes_max=1024,
-    pending_bytes_max=2048,
-    snapshot_bytes_max=65_536,
-)
-
-
-def state_after(history: list[bytes]) -> bytes:
-    """The state of a pretended node: it depends on every record, and on their order."""
-    digest = blake2b(digest_size=32)
-    for record in history:
-        digest.update(len(record).to_bytes(4, "little") + record)
-    return b"state after %d: " % len(history) + digest.digest() * 20
-
-
-@dataclass
-class Life:
-    """A node that appends, commits and takes snapshots, and remembers what it was promised.
-
-    `history` is every record appended, in order; the first `committed` of them are a promise. Each
-    power cut makes the next records differ from those that were lost, so that none can come back
-    unnoticed.
-    """
-
-    disk: TornDisk
-    rng: Random
-    limits: Limits = SMALL
-    history: list[bytes] = field(default_factory=list)
-    committed: int = 0
-    generation: int = 0
-    refusals: int = 0
-    goes_on_meanwhile: bool = False  # readings keep coming while the disk refuses
-
-    def begin(self) -> tuple[Note, ...]:
-        """Open the store, and hold it to its promise."""
-        self.store, found = Store.open(self.disk, self.limits, lambda: self.rng.randbytes(8))
-        records = list(found.records)
-        assert self.committed <= found.end <= len(self.history), "a promise is broken"
-        if found.snapshot is None:
-            assert found.index == 0
-        else:
-            assert found.snapshot == state_after(self.history[: found.index])
-        assert records == self.history[found.index : found.end]
-        assert self.store.committed == found.end
-        assert self.store.pending == 0
-        self.history, self.committed = self.history[: found.end], found.end
-        self.generation += 1
-        return found.notes
-
-    def record(self) -> None:
-        """Append one record of a random size."""
-        text = b"%d of life %d " % (len(self.history), self.generation)
-        record = text + self.rng.randbytes(self.rng.randint(0, 150))
-        self.history.append(record)
-        assert self.store.append(record) == len(self.history) - 1
-
-    def commit(self) -> None:
-        """Commit until the disk takes it."""
-        while self.store.pending:
-            try:
-                self.committed = self.store.commit()
-            except StoreError:
-                self.refused()
-        assert self.store.settled
-        assert self.committed == len(self.history)
-
-    def snapshot(self) -> None:
-        """Take a snapshot as soon as the disk takes it."""
-        while True:
-            try:
-                self.store.snapshot(state_after(self.history[: self.store.committed]))
-            except StoreError:
-                self.refused()
-            else:
-                return
-
-    def refused(self) -> None:
-        """The disk said no; more may have to wait by the next try."""
-        self.refusals += 1
-        assert self.refusals < 10_000, "the disk has recovered, and the store has not"
-        if self.goes_on_meanwhile and self.store.pending_bytes + 200 < SMALL.pending_bytes_max:
-            self.record()
-
-    def live(self, records: int, snapshots_at: tuple[int, ...] = ()) -> None:
-        """Append so many records in groups of one to twelve, with snapshots in between."""
-        end = len(self.history) + records
-        while len(self.history) < end:
-            for _ in range(min(self.rng.randint(1, 12), end - len(self.history))):
-                self.record()
-            self.commit()
-            crossed = [at for at in snapshots_at if at <= len(self.history)]
-            if crossed or self.store.snapshot_due:
-                self.snapshot()
-                snapshots_at = snapshots_at[len(crossed) :]
-
-    def after_power_cut(self, rng: Random, *, spoil: bool = False) -> Life:
-        """The same node with the disk as it may look after a power cut now."""
-        disk = self.disk.crash(rng, spoil=spoil)
-        disk.lies = self.disk.lies
-        history = list(self.history)
-        return Life(
-            disk, Random(rng.random()), self.limits, history, self.committed, self.generation
-        )

@@ -1,0 +1,137 @@
+"""The paper's experiments: its Table 2 (and Fig. 2), and its Fig. 4.
+
+    python benchmarks/paper.py --quick          # a look, under two minutes, into out/paper
+    python benchmarks/paper.py                  # 50 repeats of everything, into docs/results
+    python benchmarks/paper.py --report         # only the page and the plots, from what is there
+
+Interrupted runs go on where they stopped: each cell has a file of its own, and what it holds is not
+measured again, unless `--redo METHOD`. Data comes from `--data FOLDER` (by default the shared one),
+the digits from scikit-learn, and with `--network` what is missing from OpenML.
+
+The C-stage learns the first instances of each class and keeps their sums only; ρ by generalised
+cross-validation on these sums, λ = 1. The E-stage's 2n instances are those that follow, split at
+random into n to fit and n to test on; `--anew` draws them from all that follow instead.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from paper_cells import SEED, Cell, Results, read, where, write
+from paper_data import DATA, Floats, Ints, available, compress, resplit
+from paper_methods import METHODS, SHARE_METHODS, Draw
+from paper_report import report
+from paper_tables import SETTINGS
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+REPEATS, SHARE_REPEATS, QUICK_REPEATS = 50, 10, 2
+QUICK_SECONDS = 100.0
+SAVE_EVERY_S = 10.0
+
+Data = dict[str, tuple[Floats, Ints]]
+
+
+def table_cells(names: Sequence[str], anew: bool) -> list[Cell]:
+    """The first group: every set and every n of Table 1, small n first."""
+    cells = [Cell(name, n, anew=anew) for name in names for n in SETTINGS[name].sizes]
+    return sorted(cells, key=lambda cell: SETTINGS[cell.name].sizes.index(cell.n))
+
+
+def share_cells(names: Sequence[str]) -> list[Cell]:
+    """The second group: one n a set, every share of survivors."""
+    return [Cell(name, SETTINGS[name].sizes[1], share) for name in names for share in SHARES]
+
+
+def measure(
+    results: Results, data: tuple[Floats, Ints], repeats: int, methods: tuple[str, ...]
+) -> Iterator[None]:
+    """Fill in what is missing, one repeat after the other."""
+    cell, setting = results.cell, SETTINGS[results.cell.name]
+    if cell.share is not None:
+        setting = resplit(setting, cell.share)
+    world = compress(setting, *data)
+    results.rho, results.where = world.rho, where()
+    for repeat in range(repeats):
+        seed = SEED + repeat
+        draw = Draw(world, *world.draw(cell.n, seed, cell.anew), seed)
+        for method in results.missing(methods, repeat):
+            results.add(method, METHODS[method](draw))
+            if method == "fit_best":
+                results.chosen.append(draw.best.chosen)
+        yield
+
+
+def run(cells: Sequence[Cell], data: Data, options: argparse.Namespace) -> None:
+    """Measure every cell, saving as it goes."""
+    end = time.monotonic() + (QUICK_SECONDS if options.quick else float("inf"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns) as progress:
+        whole = progress.add_task("cells", total=len(cells))
+        for cell in cells:
+            methods = tuple(options.methods) if cell.share is None else SHARE_METHODS
+            repeats = options.repeats if cell.share is None else min(options.repeats, SHARE_REPEATS)
+            task = progress.add_task(cell.key, total=repeats)
+            results, saved = read(cell, options.folder), time.monotonic()
+            for method in options.redo:
+                results.forget(method)
+            for _ in measure(results, data[cell.name], repeats, methods):
+                progress.advance(task)
+                if time.monotonic() > saved + SAVE_EVERY_S:
+                    write(results, options.folder)
+                    saved = time.monotonic()
+                if time.monotonic() > end:
+                    break
+            write(results, options.folder)
+            progress.remove_task(task)
+            progress.advance(whole)
+
+
+def parsed() -> argparse.Namespace:
+    """The command line, with what follows from it."""
+    parser = argparse.ArgumentParser(description="the paper's experiments")
+    parser.add_argument("--quick", action="store_true", help="two repeats, under two minutes")
+    parser.add_argument("--report", action="store_true", help="measure nothing, write the page")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--network", action="store_true", help="ask OpenML for missing sets")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--sets", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--redo", nargs="+", default=[], choices=list(METHODS))
+    parser.add_argument("--anew", action="store_true", help="draw the E-stage's instances anew")
+    parser.add_argument("--no-shares", action="store_true", help="leave the second group out")
+    options = parser.parse_args()
+    options.out = options.out or ROOT / ("out/paper" if options.quick else "docs/results")
+    options.folder = options.out / "paper"
+    options.repeats = options.repeats or (QUICK_REPEATS if options.quick else REPEATS)
+    return options
+
+
+def main() -> None:
+    """Measure, then write the page."""
+    options = parsed()
+    if not options.report:
+        data = available(options.sets, options.data, options.network)
+        cells = table_cells(list(data), options.anew)
+        if not (options.no_shares or options.anew or options.quick):
+            cells += share_cells(list(data))
+        run(cells, data, options)
+    print(report(options.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""A fleet in one process: the real node and the real gateway, in a world that is made up.
+
+What the sensors look at: `world` opens a world by name, `worlds` has what worlds are made of,
+`sensors`, `sensors_reading` and `sensors_catalogue` are how it is seen, and `player` is a recorded
+world instead. One seed decides everything, and time is always an argument.
+"""

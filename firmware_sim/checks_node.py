@@ -1,0 +1,156 @@
+"""What one node has appended and committed, and what its state must therefore be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from edge_opid.node import inputs
+from edge_opid.node.config import NodeConfig
+from edge_opid.node.edge_node import EdgeNode
+from edge_opid.node.inputs import Accepted, Labelled, Ordered
+from edge_opid.node.snapshot import pack_state
+from edge_opid.node.state import NodeState
+from edge_opid.source.number import NOTHING, Number, expected_after
+from edge_opid.store import Store
+from edge_opid.wire import Desired, InstanceId, Reading, decode
+from firmware_sim.checks_promise import BrokenPromise, SentBy
+from firmware_sim.digest import Digest
+
+
+class WatchedStore(Store):
+    """The real store; each record and each promise is told to the chronicle, too."""
+
+    chronicle: Chronicle | None = None
+
+    def append(self, record: bytes) -> int:
+        """As `Store` does."""
+        index = super().append(record)
+        if self.chronicle is not None:
+            self.chronicle.appended(index, record)
+        return index
+
+    def commit(self) -> int:
+        """As `Store` does."""
+        end = super().commit()
+        if self.chronicle is not None:
+            self.chronicle.committed(end)
+        return end
+
+
+class Chronicle:
+    """The history of one node across all its lives, kept where no power cut reaches.
+
+    `history` is every record that is, or may be, on the node's disk; the first `promised` of them
+    were committed. The `shadow` is a state that has lived through the same inputs without ever
+    being saved or restored.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        sources: Mapping[str, SentBy],
+        signed: Mapping[int, bytes],
+        digest: Digest,
+    ) -> None:
+        self._config, self._sources, self._signed = config, sources, signed
+        self._digest = digest
+        self.history: list[bytes] = []
+        self.promised = 0
+        self.applied: dict[str, dict[Number, None]] = {}
+        self.floor = 0
+        self._labelled: set[InstanceId] = set()
+        self._shadow, self._shadow_at = NodeState(config), 0
+
+    # --- while it lives ---------------------------------------------------------------------------
+
+    def appended(self, index: int, record: bytes) -> None:
+        """The node has changed its state, and will remember why."""
+        if index != len(self.history):
+            self._complain("history", f"record {index} was appended after {len(self.history)}")
+        change = inputs.unpack(record)
+        if isinstance(change, Ordered):
+            self._check_signed(change.document)
+        self.history.append(record)
+
+    def committed(self, end: int) -> None:
+        """The node says that so much is durable."""
+        for record in self.history[self.promised : end]:
+            self._digest.add(self._config.node, record)
+            match inputs.unpack(record):
+                case Accepted() as accepted:
+                    self._check_reading(accepted)
+                case Ordered(document=document):
+                    self._check_order(document)
+                case Labelled(instance=instance) if instance is not None:
+                    self._check_label(instance)
+        self.promised = max(self.promised, end)
+
+    def _check_reading(self, accepted: Accepted) -> None:
+        number, source = Number(accepted.boot, accepted.seq), accepted.source
+        applied = self.applied.setdefault(source, {})
+        last = next(reversed(applied), NOTHING)
+        if number <= last:
+            self._complain("reading twice", f"{source} {tuple(number)} after {tuple(last)}")
+        if number != expected_after(last, number.boot):
+            self._complain("reading skipped", f"{source} {tuple(number)} after {tuple(last)}")
+        sent = self._sources[source].payloads.get(number)
+        said = decode(sent, Reading) if sent is not None else None
+        if said is None or (said.values, said.label) != (accepted.values, accepted.label):
+            self._complain("reading altered", f"{source} {tuple(number)} is not what was sent")
+        applied[number] = None
+
+    def _check_order(self, document: bytes) -> None:
+        version = decode(document, Desired).version
+        if version == self.floor:
+            self._complain("change applied twice", f"order {version}")
+        if version < self.floor:
+            self._complain("floor dropped", f"order {version} was obeyed after {self.floor}")
+        self.floor = version
+
+    def _check_signed(self, document: bytes) -> None:
+        if document not in self._signed.values():
+            self._complain("unsigned weights", "an order was obeyed that the gateway never gave")
+
+    def _check_label(self, instance: InstanceId) -> None:
+        if instance in self._labelled:
+            self._complain("label twice", f"{instance}")
+        self._labelled.add(instance)
+
+    # --- when it comes back -----------------------------------------------------------------------
+
+    def recovered(self, index: int, end: int, records: Sequence[bytes]) -> None:
+        """A new life has read back these records, behind a snapshot that covers those before."""
+        if end < self.promised:
+            self._complain("committed record lost", f"{end} of {self.promised} were found")
+        if end > len(self.history) or list(records) != self.history[index:end]:
+            what = f"the records from {index} to {end} are not those that were written"
+            self._complain("history altered", what)
+        del self.history[end:]
+
+    def restored(self, node: EdgeNode, *, durable: bool) -> None:
+        """It has become what it read: hold it to all that was promised."""
+        if node.state.version < self.floor:
+            self._complain("floor dropped", f"from {self.floor} to {node.state.version}")
+        for source, sent in self._sources.items():
+            boot, following = node.state.expected.get(source, (0, 1))
+            if sent.acknowledged > Number(boot, following - 1):
+                reached = f"{source} was told {tuple(sent.acknowledged)}"
+                where = f"the node knows {(boot, following - 1)}"
+                self._complain("acknowledged reading lost", f"{reached}, and {where}")
+        self.compare(node)
+        if durable:
+            self.committed(len(self.history))
+
+    def compare(self, node: EdgeNode) -> None:
+        """Every bit of the state must be the fold of the history."""
+        if self._shadow_at > len(self.history):  # it knew what a power cut has taken back
+            self._shadow, self._shadow_at = NodeState(self._config), 0
+        for record in self.history[self._shadow_at :]:
+            self._shadow.apply(inputs.unpack(record))
+        self._shadow_at = len(self.history)
+        if pack_state(self._shadow.state()) != node.snapshot():
+            what = f"after {len(self.history)} records the state is not what they make"
+            self._complain("state is no prefix", what)
+
+    def _complain(self, promise: str, sentence: str) -> None:
+        raise BrokenPromise(promise, f"{self._config.node}: {sentence}")

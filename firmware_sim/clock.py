@@ -1,0 +1,86 @@
+"""Time that nobody waits for: a line of events, and a clock that jumps from one to the next.
+
+Everything a simulation does is an event here. Two events of the same millisecond happen in the
+order in which they were asked for, so a run is a function of its seed and of nothing else.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+
+Call = Callable[[], None]
+START_MS = 1_700_000_000_000  # what wall clocks say when a simulation begins: some day in 2023
+
+
+class VirtualClock:
+    """A clock that stands still while somebody thinks, and a line of what is to happen.
+
+    >>> clock, heard = VirtualClock(), []
+    >>> clock.after(20, lambda: heard.append("second"))
+    >>> clock.after(10, lambda: heard.append("first"))
+    >>> clock.run_until(15)
+    >>> heard, clock.now_ms
+    (['first'], 15)
+    """
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.events = 0  # how many have happened: the length of a run, whatever the machine
+        self._asked = 0
+        self._line: list[tuple[int, int, Call]] = []
+
+    def at(self, when_ms: int, call: Call) -> None:
+        """Call this then, or next if that time is over."""
+        self._asked += 1
+        heapq.heappush(self._line, (max(when_ms, self.now_ms), self._asked, call))
+
+    def after(self, delay_ms: int, call: Call) -> None:
+        """Call this so many milliseconds from now."""
+        self.at(self.now_ms + delay_ms, call)
+
+    def run_until(self, end_ms: int) -> None:
+        """Let everything happen that is due up to this time, and let it be this time."""
+        while self._line and self._line[0][0] <= end_ms:
+            self.now_ms, _, call = heapq.heappop(self._line)
+            self.events += 1
+            call()
+        self.now_ms = max(self.now_ms, end_ms)
+
+    def run_for(self, span_ms: int) -> None:
+        """The same for a span of time."""
+        self.run_until(self.now_ms + span_ms)
+
+
+class WallClock:
+    """What one machine believes the time to be: right at first, and then wherever it is set.
+
+    `jump` is noticed by processes that ask from then on. A node asks once, when it starts, and is
+    carried on by the monotonic clock, which never jumps.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._offset_ms = START_MS
+
+    def jump(self, by_ms: int) -> None:
+        """Set the clock, forward or back."""
+        self._offset_ms += by_ms
+
+    def wall(self) -> float:
+        """Seconds since 1970, as this machine has it."""
+        return (self._clock.now_ms + self._offset_ms) / 1000
+
+    def monotonic(self) -> float:
+        """Seconds since the simulation began: no machine can be made to doubt these."""
+        return self._clock.now_ms / 1000
+
+
+def dice(*names: object) -> Random:
+    """Chance for one purpose. Another purpose more, or less, changes nothing about this one.
+
+    >>> dice(7, "n1", "disk").random() == dice(7, "n1", "disk").random() != dice(7, "n1").random()
+    True
+    """
+    return Random("/".join(map(str, names)))  # text is hashed by SHA-512, the same in every process

@@ -1,0 +1,207 @@
+"""Processes on simulated machines, and the node among them: the real service, round by round.
+
+A device is woken when something arrives, and by its tick. A crash drops its Python objects; what
+survives is what its disk says. Starting again goes the way of `edge_opid.opening`: open the store,
+restore the node, connect.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from nacl.signing import VerifyKey
+
+from edge_opid.link.contract import Will
+from edge_opid.node.config import NodeConfig
+from edge_opid.node.edge_node import EdgeNode
+from edge_opid.notify import Notify
+from edge_opid.service import NodeClock, Service
+from edge_opid.store import Limits
+from edge_opid.wire import Channel, NodeTopics, Status, encode
+from firmware_sim.checks_node import Chronicle, WatchedStore
+from firmware_sim.clock import WallClock, dice
+from firmware_sim.disk import PowerCut, TornDisk
+from firmware_sim.network import Network
+from firmware_sim.network_link import SimLink
+
+SMALL_STORE = Limits(  # so small that a minute fills segments and takes snapshots
+    page_bytes=512,
+    segment_bytes=8_192,
+    segments_max=4,
+    record_bytes_max=6_144,
+    pending_bytes_max=12_288,
+    snapshot_bytes_max=131_072,
+)
+PATIENCE_MS = 1_500  # a crash that waits for a certain operation does not wait for ever
+
+
+class Device:
+    """A process that starts, goes round, dies and starts again, on a machine with a clock."""
+
+    def __init__(self, network: Network, client: str, seed: object, tick_ms: int) -> None:
+        self.network, self.clock, self.client, self.seed = network, network.clock, client, seed
+        self.wall = WallClock(self.clock)
+        self.life, self.alive = 0, False
+        self._tick_ms = tick_ms
+        self._due_ms = -1
+
+    def boot(self) -> None:
+        """Start the process."""
+        if self.alive:
+            return
+        self.life, self.alive, self._due_ms = self.life + 1, True, -1
+        self.guarded(self.open)
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something to do."""
+        if self.alive:
+            self._turn_at(self.clock.now_ms + 2)
+
+    def boot_later(self, for_ms: int) -> None:
+        """Somebody, or a supervisor, starts it again."""
+        self.clock.after(for_ms, self.boot)
+
+    def _turn_at(self, when_ms: int) -> None:
+        if self._due_ms < 0 or when_ms < self._due_ms:
+            self._due_ms = when_ms
+            self.clock.at(when_ms, partial(self._turn, self.life, when_ms))
+
+    def _turn(self, life: int, when_ms: int) -> None:
+        if not self.alive or (life, when_ms) != (self.life, self._due_ms):
+            return  # of a former life, or overtaken by an earlier turn
+        self._due_ms = -1
+        self.guarded(self.go_round)
+        if self.alive:
+            self._turn_at(self.clock.now_ms + self._tick_ms)
+
+    # --- what each kind of device does in its own way ---------------------------------------------
+
+    def open(self) -> None:
+        """Make the real parts from what is durable."""
+        raise NotImplementedError
+
+    def go_round(self) -> None:
+        """One turn of the real loop."""
+        raise NotImplementedError
+
+    def guarded(self, doing: Callable[[], None]) -> None:
+        """Do it, unless the process dies over it."""
+        raise NotImplementedError
+
+
+class NodeDevice(Device):
+    """A node: the real service on a disk that tears."""
+
+    def __init__(
+        self,
+        network: Network,
+        config: NodeConfig,
+        keys: Sequence[VerifyKey],
+        chronicle: Chronicle,
+        seed: object,
+        limits: Limits = SMALL_STORE,
+    ) -> None:
+        super().__init__(network, config.node, seed, tick_ms=400)
+        self.config, self._keys, self._limits = config, keys, limits
+        self.chronicle = chronicle
+        self.disk = TornDisk()
+        self.cuts = self.kills = 0
+        self._dark = False  # whether the operation that is waited for ends the power, too
+        self._back_ms = 0
+
+    def open(self) -> None:
+        """As `edge_opid.opening` does."""
+        chance = dice(self.seed, self.client, "nonce", self.life)
+        store, found = WatchedStore.open(self.disk, self._limits, lambda: chance.randbytes(8))
+        records = list(found.records)
+        self.chronicle.recovered(found.index, found.end, records)
+        self.node = EdgeNode(self.config, self._keys)
+        self.node.restore(found.snapshot, records)
+        self.chronicle.restored(self.node, durable=store.settled)
+        store.chronicle = self.chronicle  # type: ignore[attr-defined]
+        self.link = self._link()
+        topic = str(NodeTopics(self.config.site, self.config.node).to(Channel.STATUS))
+        self.service = Service(
+            self.node,
+            self.link,
+            store,
+            NodeClock(self.wall.wall, self.wall.monotonic),
+            Notify({}),
+            status_topic=topic,
+            saved_at=found.index,
+            poll_s=0.0,
+        )
+        self.service.start()
+
+    def _link(self) -> SimLink:
+        topic = str(NodeTopics(self.config.site, self.config.node).to(Channel.STATUS))
+        now = self.node.status(0)
+        will = Status.last_will(now.layout_version, now.model_version, now.version)
+        return SimLink(
+            self.network,
+            self.client,
+            will=Will(topic, encode(will)),
+            life=self.life,
+            on_arrival=self.wake,
+        )
+
+    def go_round(self) -> None:
+        """One turn of the service."""
+        self.service.round()
+
+    def guarded(self, doing: Callable[[], None]) -> None:
+        """A power cut, or a kill, comes out of the disk as an exception."""
+        try:
+            doing()
+        except PowerCut:
+            self._died()
+
+    # --- what can happen to it --------------------------------------------------------------------
+
+    def crash(self, after_steps: int, back_ms: int, *, dark: bool) -> None:
+        """Die at the so-manieth operation of the disk from now, or soon; come back later."""
+        self._dark, self._back_ms = dark, back_ms
+        if not self.alive:
+            return
+        self.disk.cut_at = self.disk.step + after_steps if after_steps else None
+        wait_ms = PATIENCE_MS if after_steps else 0
+        self.clock.after(wait_ms, partial(self._die_at_last, self.life))
+
+    def stop(self, back_ms: int) -> None:
+        """Somebody stops the service in order, and starts it again."""
+        self._dark, self._back_ms = False, back_ms
+        if self.alive:
+            self.guarded(self.service.drain)
+        if self.alive:
+            self.alive = False
+            self.boot_later(back_ms)
+
+    def refuse(self, *, writes: bool) -> None:
+        """The disk is full, or is not any more."""
+        changing = ("create", "write")
+        self.disk.fail = lambda what, _name, _step: (
+            errno.ENOSPC if writes and what in changing else None
+        )
+
+    def _die_at_last(self, life: int) -> None:
+        if self.alive and life == self.life:
+            self._died()
+
+    def _died(self) -> None:
+        """A process that is killed leaves the page cache to the next; a power cut takes it."""
+        self.alive = False
+        link = getattr(self, "link", None)
+        if self._dark:
+            self.cuts += 1
+            chance = dice(self.seed, self.client, "power", self.cuts)
+            fail, self.disk = self.disk.fail, self.disk.crash(chance, spoil=chance.random() < 0.3)
+            self.disk.fail = fail
+        else:
+            self.kills += 1
+            self.disk.dead, self.disk.cut_at = False, None
+        if link is not None:
+            link.go_dark() if self._dark else link.abort()
+        self.boot_later(self._back_ms)

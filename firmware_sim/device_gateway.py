@@ -1,0 +1,195 @@
+"""The gateway on a simulated machine: the real runner, its real database, and a fuse.
+
+The database is one in memory that outlives the process, as a file would. The fuse kills the process
+at any of the points where it matters: before and after a transaction, before a message leaves,
+before a delivery is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from nacl.signing import SigningKey
+
+from edge_opid.link.contract import Delivery
+from edge_opid.notify import Notify
+from edge_opid.service import NodeClock
+from edge_opid.wire import Channel, Topic
+from firmware_sim.checks import Witness
+from firmware_sim.clock import VirtualClock
+from firmware_sim.device import PATIENCE_MS, Device
+from firmware_sim.network import Network
+from firmware_sim.network_link import SimLink
+from gateway.fitter import Outcome, attempt
+from gateway.fitting import FitJob
+from gateway.policy import Group, Policy
+from gateway.registry import FitRecord, Record
+from gateway.runner import Runner, recalled
+from gateway.service import Gateway
+from gateway.store import Store
+
+CLIENT = "gateway"
+FIT_MS = 700  # a fit takes its time, in which the gateway may die
+
+
+class Killed(Exception):  # noqa: N818 - nobody's error
+    """The process is gone."""
+
+
+class Fuse:
+    """Counts what the process does to the world; at a chosen point it does nothing any more."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+
+    def step(self) -> None:
+        """One more deed."""
+        if self.left is not None:
+            self.left -= 1
+            if self.left <= 0:
+                raise Killed
+
+
+class FusedStore(Store):
+    """The real store, of which a kill may take the transaction, or what should follow it."""
+
+    fuse: Fuse
+
+    def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
+        """As `Store` does."""
+        self.fuse.step()
+        super().save(records, outcomes)
+        self.fuse.step()
+
+
+class GatewayLink(SimLink):
+    """A link that shows the witness every order, and may be the process's last deed."""
+
+    fuse: Fuse
+    witness: Witness
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> bool:
+        """As `SimLink` does."""
+        self.fuse.step()
+        parsed = Topic.parse(topic)
+        if parsed.channel is Channel.DESIRED:
+            self.witness.ordered(parsed.node, payload)
+        return super().publish(topic, payload, qos, retain)
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """As `SimLink` does."""
+        self.fuse.step()
+        super().acknowledge(delivery)
+
+
+class Fitting(Protocol):
+    """A way to fit: `gateway.fitter.attempt`, or a cheaper one."""
+
+    def __call__(self, job: FitJob, now_ms: int) -> Outcome:
+        """The outcome of a job."""
+
+
+def cheap_attempt(job: FitJob, now_ms: int) -> Outcome:
+    """What the group knew, by the real fit, as if the batch added nothing: milliseconds."""
+    outcome = attempt(replace(job, size=0, previous=None), now_ms)
+    return (
+        replace(outcome, size=job.size, pushed=True) if isinstance(outcome, FitRecord) else outcome
+    )
+
+
+class SimFitter:
+    """Fits at once, and tells of it when that much simulated time has passed."""
+
+    def __init__(self, clock: VirtualClock, fit: Fitting) -> None:
+        self._clock, self._fit = clock, fit
+        self._line: list[tuple[int, Outcome]] = []
+
+    def submit(self, job: FitJob, now_ms: int) -> None:
+        """Fit now."""
+        self._line.append((self._clock.now_ms + FIT_MS, self._fit(job, now_ms)))
+
+    def finished(self) -> list[Outcome]:
+        """The outcomes whose time has come."""
+        ready = [outcome for when_ms, outcome in self._line if when_ms <= self._clock.now_ms]
+        self._line = [each for each in self._line if each[0] > self._clock.now_ms]
+        return ready
+
+    def stop(self) -> None:
+        """What is not finished is forgotten."""
+        self._line.clear()
+
+
+class GatewayDevice(Device):
+    """The gateway of one fleet."""
+
+    def __init__(
+        self,
+        network: Network,
+        policy: Policy,
+        group: Group,
+        key: SigningKey,
+        witness: Witness,
+        seed: object,
+        fit: Fitting = cheap_attempt,
+    ) -> None:
+        super().__init__(network, CLIENT, seed, tick_ms=250)
+        self.policy, self.group, self.witness = policy, group, witness
+        self._key, self._fit = key, fit
+        self.fuse = Fuse()
+        self.store = FusedStore.open("sqlite://")
+        assert isinstance(self.store, FusedStore)
+        self.store.fuse = self.fuse
+        self._back_ms = 0
+
+    def open(self) -> None:
+        """As `gateway.opening` does."""
+        self.store.claim()
+        self.store.forget_closed()
+        self.gateway = Gateway(self.policy, [self.group], self._key, *recalled(self.store))
+        self.link = GatewayLink(self.network, CLIENT, life=self.life, outbox_messages_max=65_536)
+        self.link.fuse, self.link.witness = self.fuse, self.witness
+        self.runner = Runner(
+            self.gateway,
+            self.link,
+            self.store,
+            NodeClock(self.wall.wall, self.wall.monotonic),
+            SimFitter(self.clock, self._fit),
+            Notify({}),
+            poll_s=0.0,
+        )
+        self.runner.start()
+
+    def go_round(self) -> None:
+        """One turn of the runner."""
+        self.runner.round()
+
+    def guarded(self, doing: Callable[[], None]) -> None:
+        """The fuse ends the process in the middle of whatever it does."""
+        try:
+            doing()
+        except Killed:
+            self._died()
+
+    def crash(self, after_steps: int, back_ms: int) -> None:
+        """Die at the so-manieth deed from now, or soon; come back later."""
+        self._back_ms = back_ms
+        if self.alive:
+            self.fuse.left = after_steps or None
+            wait_ms = PATIENCE_MS if after_steps else 0
+            self.clock.after(wait_ms, partial(self._die_at_last, self.life))
+
+    def _die_at_last(self, life: int) -> None:
+        if self.alive and life == self.life:
+            self._died()
+
+    def _died(self) -> None:
+        self.alive, self.fuse.left = False, None
+        self.link.abort()
+        self.boot_later(self._back_ms)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.store.close()

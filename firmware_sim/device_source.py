@@ -1,0 +1,201 @@
+"""A sensor's script: the real `Source`, with a spool that remembers what a real disk would.
+
+The spool in memory keeps the contract of `Spool` and nothing else of it: what was appended outlives
+the process, and what was synced outlives a power cut. Files, checksums and segments are tested
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, TextIO
+
+from edge_opid.source.config import SourceConfig
+from edge_opid.source.connect import decode_ack, encode_reading, settings_for
+from edge_opid.source.number import BOOT_MAX, NOTHING, Number
+from edge_opid.source.source import Source
+from edge_opid.source.spool import Spool
+from firmware_sim.checks_promise import SentBy
+from firmware_sim.clock import dice
+from firmware_sim.device import Device
+from firmware_sim.network import Network
+from firmware_sim.network_link import SimLink
+
+Said = tuple[Mapping[str, float], str | None]
+
+
+@dataclass
+class Medium:
+    """What a script's card holds, and how much of it is durable."""
+
+    records: list[tuple[Number, bytes]] = field(default_factory=list)
+    mark: Number = NOTHING
+    boot: int = 0
+    synced: int = 0  # records
+    synced_mark: Number = NOTHING
+
+    def power_cut(self, chance: Random) -> list[Number]:
+        """Keep what was synced, perhaps a little more; the numbers that are gone."""
+        kept = chance.randint(self.synced, len(self.records))
+        gone = [number for number, _ in self.records[kept:]]
+        del self.records[kept:]
+        self.synced = kept
+        self.mark = self.synced_mark = chance.choice((self.synced_mark, self.mark))
+        return gone
+
+
+class MemorySpool(Spool):
+    """A spool on a `Medium`."""
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium, self._place = medium, 0
+        self.mark = medium.mark
+        self.last = max((medium.mark, *(number for number, _ in medium.records)))
+        self.unsynced = len(medium.records) - medium.synced
+
+    @property
+    def bytes_used(self) -> int:
+        """As `Spool`."""
+        return sum(len(payload) for _, payload in self._medium.records)
+
+    def append(self, number: Number, payload: bytes) -> None:
+        """As `Spool`."""
+        self._medium.records.append((number, payload))
+        self.last = max(self.last, number)
+        self.unsynced += 1
+
+    def sync(self) -> None:
+        """As `Spool`."""
+        medium = self._medium
+        medium.synced, medium.synced_mark, self.unsynced = len(medium.records), medium.mark, 0
+
+    def read_next(self) -> tuple[Number, bytes] | None:
+        """As `Spool`."""
+        records = self._medium.records
+        while self._place < len(records):
+            found, self._place = records[self._place], self._place + 1
+            if found[0] > self.mark:
+                return found
+        return None
+
+    def acknowledge(self, number: Number) -> None:
+        """As `Spool`."""
+        self.mark = self._medium.mark = max(self.mark, number)
+
+    def close(self) -> None:
+        """As `Spool`."""
+        self.sync()
+
+
+class SimSource(Source):
+    """The real source on a made-up card."""
+
+    medium: Medium
+
+    def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[TextIO, Spool, int]:  # noqa: ARG002
+        spool = MemorySpool(self.medium)
+        boot = max(self.medium.boot + 1, spool.last.boot + 1, min(epoch_s, BOOT_MAX - 2**20))
+        self.medium.boot = boot  # durable before anything is sent under it
+        return io.StringIO(), spool, boot
+
+
+class SourceDevice(Device):
+    """A script that reads its sensors again and again, and sends what it reads."""
+
+    def __init__(
+        self,
+        network: Network,
+        address: tuple[str, str, str],
+        sent: SentBy,
+        read: Callable[[int], Said],
+        seed: object,
+        *,
+        period_ms: int,
+        until_ms: int,
+        sync_every: int = 4,
+    ) -> None:
+        super().__init__(network, "-".join(address), seed, tick_ms=500)
+        self.sent, self._read = sent, read
+        self._period_ms, self._until_ms = period_ms, until_ms
+        self._medium = Medium()
+        self._config = settings_for(
+            *address,
+            folder=Path("unused"),
+            sync_every=sync_every,
+            resend_s=2.0,
+            window=16,
+            background=False,
+        )
+        self._readings = 0
+
+    def open(self) -> None:
+        """The script starts, and takes up its spool."""
+        link = SimLink(self.network, self.client, life=self.life, on_arrival=self.wake)
+        kind = type("ThisSource", (SimSource,), {"medium": self._medium})
+        self.link = link
+        self.source: Source = kind(
+            self._config,
+            link,
+            self._encoded,
+            self._heard,
+            self.wall.wall,
+            self.wall.monotonic,
+        )
+        self.source.__enter__()
+        self.clock.after(self._period_ms, partial(self._sample, self.life))
+
+    def go_round(self) -> None:
+        """Hear acknowledgements, send what is due."""
+        self.source.pump()
+
+    def guarded(self, doing: Callable[[], None]) -> None:
+        """Nothing kills a script in the middle of a step: between two is bad enough."""
+        doing()
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything is acknowledged, as far as this life of the script knows."""
+        last = self._medium.records[-1][0] if self._medium.records else NOTHING
+        return self.alive and self._medium.mark >= last
+
+    def _sample(self, life: int) -> None:
+        if not self.alive or life != self.life or self.clock.now_ms >= self._until_ms:
+            return
+        values, label = self._read(self._readings)
+        self._readings += 1
+        self.sent.taken[self.source.send(values, label)] = None
+        self.clock.after(self._period_ms, partial(self._sample, life))
+
+    def _encoded(
+        self, boot: int, seq: int, time_ms: int, values: Mapping[str, float], label: Any
+    ) -> bytes:
+        payload = encode_reading(boot, seq, time_ms, values, label)
+        if boot:  # the source begins with a question about an impossible reading
+            self.sent.numbered(Number(boot, seq), payload)
+        return payload
+
+    def _heard(self, payload: bytes) -> tuple[int, int]:
+        upto = Number(*decode_ack(payload))
+        if upto.seq and upto <= next(reversed(self.sent.payloads), NOTHING):
+            self.sent.heard(upto)  # number 0 acknowledges nothing: it asks for the first
+        return upto
+
+    # --- what can happen to it --------------------------------------------------------------------
+
+    def crash(self, back_ms: int, *, dark: bool) -> None:
+        """The script dies, or its machine; it comes back later."""
+        if not self.alive:
+            return
+        self.alive = False
+        if dark:
+            chance = dice(self.seed, self.client, "power", self.life)
+            self.sent.lost.update(self._medium.power_cut(chance))
+            self.link.go_dark()
+        else:
+            self.link.abort()
+        self.boot_later(back_ms)

@@ -1,0 +1,165 @@
+"""The broker at the other end of the simulated network, with a memory that can fail it.
+
+Sessions, retained messages, wills and subscriptions are those of `MemoryBroker`, which keeps
+MQTT's promises. Here are the connections, and what a real broker does that breaks promises: it
+forgets, it comes back with an older memory, it drops what its queues cannot hold; and what a
+hostile one would do: say everything again, put back an old order, and lie.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from edge_opid.link.broker import MemoryBroker, Session
+from edge_opid.link.outbox import Outgoing
+from firmware_sim.network import Connection
+from firmware_sim.network_packets import (
+    Accepted,
+    Confirm,
+    Connect,
+    End,
+    Goodbye,
+    Packet,
+    Publish,
+    Subscribe,
+)
+
+REMEMBERED = 600  # messages that a hostile broker can say again
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a broker had written to its own disk at some moment."""
+
+    sessions: dict[str, tuple[int, dict[str, int], tuple[Outgoing, ...]]]
+    retained: dict[str, Outgoing]
+
+
+class SimBroker:
+    """One broker, its connections and its memory."""
+
+    def __init__(self, queue_max: int = 1_000) -> None:
+        self.memory = MemoryBroker(queue_max)
+        self.said: deque[Outgoing] = deque(maxlen=REMEMBERED)
+        self._at: dict[Connection, tuple[str, Session]] = {}  # who is connected
+
+    @property
+    def up(self) -> bool:
+        """Whether it takes connections."""
+        return self.memory.up
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def received(self, connection: Connection, packet: Packet) -> None:
+        """A packet has arrived."""
+        if not self.up:
+            self._hang_up(connection)
+        elif isinstance(packet, Connect):
+            self._connect(connection, packet)
+        elif connection in self._at:  # else it lost its session to a newer one, and will notice
+            self._heard(connection, packet)
+
+    def _heard(self, connection: Connection, packet: Packet) -> None:
+        client, session = self._at[connection]
+        match packet:
+            case Subscribe(filter=filter_, qos=-1):
+                session.subscriptions.pop(filter_, None)
+            case Subscribe(filter=filter_, qos=qos):
+                self.memory.subscribe(session, filter_, qos)
+            case Publish(packet_id=packet_id, message=message):
+                self.said.append(message)
+                self.memory.publish(message)
+                if message.qos:
+                    connection.down.send(Confirm(packet_id))
+            case Confirm(packet_id=packet_id):
+                session.inflight.pop(packet_id, None)
+            case Goodbye():
+                del self._at[connection]
+                self.memory.goodbye(client)
+                connection.down.send(End())
+        self._pump()
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        """A client is gone without a word: its will is published."""
+        if connection in self._at:
+            client, _ = self._at.pop(connection)
+            self.memory.drop(client, reason)
+            self._pump()
+
+    def _connect(self, connection: Connection, packet: Connect) -> None:
+        kick = partial(self._kick, connection)
+        fresh = Session(packet.persistent, packet.inflight_max, packet.will, kick)
+        session, present = self.memory.connect(packet.client, fresh)
+        self._at[connection] = packet.client, session
+        connection.down.send(Accepted(present))
+        self._pump()
+
+    def _kick(self, connection: Connection, _reason: str) -> None:
+        self._at.pop(connection, None)
+        self._hang_up(connection)
+
+    def _hang_up(self, connection: Connection) -> None:
+        connection.up.close()
+        connection.down.send(End())
+
+    def _pump(self) -> None:
+        """Send what may be sent: each session has a window of unconfirmed messages."""
+        for connection, (_, session) in self._at.items():
+            while (taken := session.next_message()) is not None:
+                connection.down.send(Publish(*taken))
+
+    # --- failures ---------------------------------------------------------------------------------
+
+    def crash(self, *, forget: bool) -> None:
+        """Go down; `forget` as a broker without persistence does."""
+        self.memory.crash(forget=forget)
+        self._at.clear()
+
+    def restart(self) -> None:
+        """Come up again."""
+        self.memory.restart()
+
+    def checkpoint(self) -> Checkpoint:
+        """What it would remember if it were killed now, with persistence."""
+        sessions = {
+            client: (
+                each.inflight_max,
+                dict(each.subscriptions),
+                (*each.inflight.values(), *each.queue),
+            )
+            for client, each in self.memory.sessions.items()
+            if each.persistent
+        }
+        return Checkpoint(sessions, dict(self.memory.retained))
+
+    def fall_back(self, to: Checkpoint) -> None:
+        """Go down, and wake up later believing that it is still that moment."""
+        self.crash(forget=True)
+        for client, (inflight_max, subscriptions, queue) in to.sessions.items():
+            session = Session(True, inflight_max, subscriptions=dict(subscriptions))
+            session.queue.extend(queue)
+            self.memory.sessions[client] = session
+        self.memory.retained.update(to.retained)
+
+    # --- malice -----------------------------------------------------------------------------------
+
+    def say_again(self, chance: Random, count: int) -> None:
+        """Messages of the past, as if they were new."""
+        for message in chance.choices(self.said, k=count) if self.said else ():
+            self.memory.publish(Outgoing(message.topic, message.payload, 1, False))
+        self._pump()
+
+    def put_back(self, topic: str, chance: Random) -> None:
+        """Retain an older message of this topic instead of the last."""
+        older = [message for message in self.said if message.topic == topic]
+        if older:
+            self.memory.publish(chance.choice(older))
+            self._pump()
+
+    def lie(self, topic: str, payload: bytes) -> None:
+        """A message that nobody sent, retained."""
+        self.memory.publish(Outgoing(topic, payload, 1, True))
+        self._pump()

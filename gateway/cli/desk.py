@@ -1,0 +1,95 @@
+"""What every verb that looks at a fleet begins with: its configuration, its database, its nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from edge_opid.errors import OpidError
+from gateway.config import GatewayConfig, load_config
+from gateway.registry import NodeKey
+from gateway.registry.fleet import Fleet
+from gateway.store import Store
+
+SHOWN_MAX = 12
+"""Names in a sentence: who has more nodes than that looks at the list."""
+
+
+class OperatorError(OpidError, ValueError):
+    """What was asked for cannot be done, and nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A configuration and its open database. It is nobody's master: it reads, and submits."""
+
+    config: GatewayConfig
+    store: Store
+
+    def fleet(self) -> Fleet:
+        """The fleet as the database has it now: a copy, to look at and to rehearse on."""
+        return Fleet(self.config.groups, self.store.fleet())
+
+
+@contextmanager
+def open_desk(path: Path) -> Iterator[Desk]:
+    """The database that this configuration names; one that is not there is not made."""
+    config = load_config(path, os.environ)
+    _refuse_without_file(config)
+    with Store.open(config.database) as store:
+        yield Desk(config, store)
+
+
+def _refuse_without_file(config: GatewayConfig) -> None:
+    """SQLite would make an empty file of any name it is given, also of a misspelt one."""
+    url = make_url(config.database)
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).is_file():
+        raise OperatorError(
+            f"no gateway has run with this configuration yet, there is no {url.database}: start "
+            "opid-gateway run first, or name the right database"
+        )
+
+
+def all_keys(fleet: Fleet) -> list[NodeKey]:
+    """Nodes that introduced themselves, and nodes that the configuration expects."""
+    expected = (key for group in fleet.groups.values() for key in group.keys)
+    return sorted({*fleet.nodes, *expected})
+
+
+def find_node(fleet: Fleet, text: str) -> NodeKey:
+    """The node that SITE/NODE means; NODE will do where no other site has one of that name.
+
+    >>> from gateway.policy import Group
+    >>> names = ("fresh", "stale"), ("north", "south")
+    >>> fleet = Fleet([Group("air", "street", *names), Group("roof", "hall", *names)])
+    >>> find_node(fleet, "hall/north")
+    ('hall', 'north')
+    >>> find_node(fleet, "north")
+    Traceback (most recent call last):
+    ...
+    gateway.cli.desk.OperatorError: node 'north' could be hall/north, street/north: say which
+    """
+    keys = all_keys(fleet)
+    site, slash, node = text.rpartition("/")
+    found = [key for key in keys if key[1] == node and (not slash or key[0] == site)]
+    if not found:
+        raise OperatorError(f"no node {text!r} is known; known: {listed(map('/'.join, keys))}")
+    if len(found) > 1:
+        raise OperatorError(f"node {text!r} could be {listed(map('/'.join, found))}: say which")
+    return found[0]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a sentence, however many there are.
+
+    >>> listed(["a", "b"]), listed(map(str, range(15)))[-18:]
+    ('a, b', '10, 11 and 3 more')
+    """
+    every = list(names)
+    rest = f" and {len(every) - SHOWN_MAX} more" if len(every) > SHOWN_MAX else ""
+    return ", ".join(every[:SHOWN_MAX]) + rest if every else "none"

@@ -1,0 +1,129 @@
+"""`export`: the weights that a change pushed, as a file for NumPy or for TFLite."""
+
+from __future__ import annotations
+
+import io
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.registry import ChangeRecord, FitRecord
+
+from .changes import find_change
+from .desk import Desk, OperatorError, open_desk
+from .screen import Screen
+
+if TYPE_CHECKING:
+    from gateway.tflite import Weights
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A pushed fit with a name for every row and every column.
+
+    Scores are x·W for all `columns` of a layout at once, or [x_s W_s, x_a] [V_z; V_a] + bias for
+    `survivors` and `new` apart: both are the same predictor.
+    """
+
+    names: dict[str, tuple[str, ...]]
+    """columns, survivors, new, classes."""
+    parts: dict[str, Floats]
+    """W, W_s, V_z, V_a, bias."""
+
+
+def export(given: Namespace, screen: Screen) -> int:
+    """Write the predictor of a change to a file; a failure leaves none."""
+    with open_desk(given.config) as desk:
+        change = find_change(desk, given.change)
+        fit = _pushed(desk, change)
+        predictor = predictor_of(change, fit, _classes(desk, change))
+    data = _npz(predictor) if given.format == "npz" else _tflite(predictor, given.weights)
+    _write(given.out, data)
+    shape = " and ".join(f"{len(predictor.names[what])} {what}" for what in ("columns", "classes"))
+    screen.lines([f"{given.out}: {fit.chosen}, fitted on {fit.size}, {shape}, {len(data)} bytes"])
+    return 0
+
+
+def _pushed(desk: Desk, change: ChangeRecord) -> FitRecord:
+    """The fit whose weights nodes have."""
+    fits = {fit.size: fit for fit in desk.store.fits(change.id)}
+    if change.pushed not in fits:
+        tried = f"it was fitted on {', '.join(map(str, fits))}" if fits else "it was not fitted yet"
+        raise OperatorError(f"change {change.id} has pushed no weights: {tried}")
+    return fits[change.pushed]
+
+
+def _classes(desk: Desk, change: ChangeRecord) -> tuple[str, ...]:
+    for group in desk.config.groups:
+        if group.id == change.group:
+            return group.classes
+    there = ", ".join(group.id for group in desk.config.groups)
+    raise OperatorError(
+        f"change {change.id} is of group {change.group!r}, and the configuration has {there}: only "
+        "there its classes are named"
+    )
+
+
+def predictor_of(change: ChangeRecord, fit: FitRecord, classes: tuple[str, ...]) -> Predictor:
+    """The bytes of a fit as named matrices."""
+    parts = {name: np.frombuffer(data, "<f4") for name, data in fit.parts.items()}
+    c = len(parts["bias"])
+    if c != len(classes):
+        raise OperatorError(
+            f"change {change.id} was fitted for {c} classes, and its group has {len(classes)} "
+            "now: export with the configuration of then"
+        )
+    shaped = {name: part if name == "bias" else part.reshape(-1, c) for name, part in parts.items()}
+    rows = {"columns": change.columns, "survivors": fit.survivors, "new": fit.new}
+    names = {what: tuple(map(plain, some)) for what, some in rows.items()}
+    return Predictor({**names, "classes": classes}, shaped)
+
+
+def plain(column: str) -> str:
+    """A column as a node's layout calls it: within one change there is no need for the digest.
+
+    >>> plain("temp#bec1f26f[2]"), plain("co2")
+    ('temp[2]', 'co2')
+    """
+    role, _, rest = column.partition("#")
+    return role + rest[rest.index("[") :] if rest else role
+
+
+def _npz(predictor: Predictor) -> bytes:
+    data = io.BytesIO()
+    content: dict[str, Any] = {**predictor.names, **predictor.parts}
+    np.savez(data, **content)
+    return data.getvalue()
+
+
+def _tflite(predictor: Predictor, weights: Weights) -> bytes:
+    from gateway.estage import LinearModel  # noqa: PLC0415 - scikit-learn takes a second to load
+    from gateway.tflite import to_tflite  # noqa: PLC0415 - it needs the former
+
+    exact = {name: part.astype(float) for name, part in predictor.parts.items()}
+    model = LinearModel("exported", exact["V_z"], exact["V_a"], exact["bias"])
+    names = predictor.names
+    return to_tflite(
+        exact["W_s"],
+        model,
+        survivors=names["survivors"],
+        new=names["new"],
+        classes=names["classes"],
+        weights=weights,
+    )
+
+
+def _write(path: Path, data: bytes) -> None:
+    """The whole file under its name, or none."""
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        unfinished.write_bytes(data)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,176 @@
+"""`sensor list`, `node list`, `node show`: what the gateway knows of nodes and their sensors.
+
+What a node last said is in its record; what it should be is in its newest layout and its order.
+Where the two differ, an order is under way, or the node is away.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import asdict
+from typing import Any
+
+from edge_opid.wire import Status, WireError, decode
+from gateway.registry import NodeKey, NodeRecord, SensorRecord
+from gateway.registry.fleet import Fleet
+
+from .desk import OperatorError, all_keys, find_node, open_desk
+from .screen import NOTHING, Screen, moment, names, number, percent
+
+Facts = dict[str, Any]
+
+
+def list_sensors(given: Namespace, screen: Screen) -> int:
+    """Every sensor of the fleet, or of one node, the retired ones included."""
+    with open_desk(given.config) as desk:
+        fleet = desk.fleet()
+    keys = all_keys(fleet) if given.node is None else [find_node(fleet, given.node)]
+    found = [sensor_facts(each) for key in keys for each in sensors_of(fleet, key)]
+    if given.json:
+        screen.json(found)
+    else:
+        where = ("node", *SENSOR_HEADINGS)
+        screen.table(where, ([f"{s['site']}/{s['node']}", *sensor_row(s)] for s in found))
+    return 0
+
+
+def list_nodes(given: Namespace, screen: Screen) -> int:
+    """Every node, also those that are configured and have never spoken."""
+    with open_desk(given.config) as desk:
+        fleet = desk.fleet()
+    found = [node_facts(fleet, key) for key in all_keys(fleet)]
+    if given.json:
+        screen.json(found)
+    else:
+        screen.table(NODE_HEADINGS, map(node_row, found))
+    return 0
+
+
+def show_node(given: Namespace, screen: Screen) -> int:
+    """All that is known of one node."""
+    with open_desk(given.config) as desk:
+        fleet = desk.fleet()
+    key = find_node(fleet, given.node)
+    if key not in fleet.nodes:
+        raise OperatorError(f"node {'/'.join(key)} has not introduced itself yet: is it running?")
+    facts = node_facts(fleet, key)
+    facts["counts"] = dict(_status(fleet.nodes[key]).counts)
+    facts["sensors"] = [sensor_facts(each) for each in sensors_of(fleet, key)]
+    if given.json:
+        screen.json(facts)
+        return 0
+    screen.facts(_told(facts))
+    screen.lines([""])
+    screen.table(SENSOR_HEADINGS, map(sensor_row, facts["sensors"]))
+    return 0
+
+
+# -- sensors ---------------------------------------------------------------------------------------
+
+SENSOR_HEADINGS = (
+    "sensor", "state", "role", "reference", "scale", "hats", "since", "end of life", "why"
+)  # fmt: skip
+
+
+def sensors_of(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:
+    """The sensors of a node, by role, those with a column before those without."""
+    found = fleet.sensors.get(key, {}).values()
+    return sorted(found, key=lambda each: (each.state == "retired", each.role, each.id))
+
+
+def sensor_facts(sensor: SensorRecord) -> Facts:
+    """A sensor as JSON has it."""
+    facts = asdict(sensor)
+    del facts["told_ms"]  # the gateway's own, to tell copies of an announcement by
+    return {**facts, "state": str(sensor.state), "knots": list(sensor.knots)}
+
+
+def sensor_row(facts: Facts) -> list[str]:
+    """A sensor as a line of a table."""
+    unit = f" {facts['unit']}" if facts["unit"] and facts["reference"] is not None else ""
+    return [
+        facts["id"],
+        facts["state"],
+        facts["role"],
+        number(facts["reference"]) + unit,
+        number(facts["scale"]),
+        str(len(facts["knots"]) or NOTHING),
+        moment(facts["since_ms"]),
+        moment(facts["end_of_life_ms"]),
+        facts["reason"],
+    ]
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+NODE_HEADINGS = (
+    "node", "group", "online", "layout", "order", "model", "accuracy", "trouble", "heard"
+)  # fmt: skip
+
+
+def node_facts(fleet: Fleet, key: NodeKey) -> Facts:
+    """A node as JSON has it; 0 is the version before any, and None is not known."""
+    node, layout, order = fleet.nodes.get(key), fleet.layouts.get(key), fleet.orders.get(key)
+    group = fleet.group_of(key)
+    status = _status(node)
+    return {
+        "site": key[0],
+        "node": key[1],
+        "group": node.group if node else group.id if group else None,
+        "introduced": node is not None,
+        "online": node is not None and node.online,
+        "heard_ms": node.seen_ms if node else None,
+        "layout": layout.version if layout else 0,
+        "reported_layout": node.reported_layout if node else 0,
+        "order": order.version if order else 0,
+        "reported_order": node.reported_version if node else 0,
+        "model": node.reported_model if node else 0,
+        "change": layout.change or None if layout else None,
+        "accuracy": dict(status.accuracy),
+        "degraded": list(status.degraded),
+    }
+
+
+def _status(node: NodeRecord | None) -> Status:
+    """What the node last said of itself; nothing yet, or nothing readable, is an empty status."""
+    if node is not None and node.status:
+        try:
+            return decode(node.status, Status)
+        except WireError:
+            pass
+    return Status(online=False, layout_version=0, model_version=0)
+
+
+def node_row(facts: Facts) -> list[str]:
+    """A node as a line of a table."""
+    online = ("yes" if facts["online"] else "no") if facts["introduced"] else "never"
+    best = max(facts["accuracy"].values(), default=None)
+    return [
+        f"{facts['site']}/{facts['node']}",
+        facts["group"] or NOTHING,
+        online,
+        _reported(facts["layout"], facts["reported_layout"]),
+        _reported(facts["order"], facts["reported_order"]),
+        str(facts["model"] or NOTHING),
+        percent(best),
+        names(facts["degraded"]),
+        moment(facts["heard_ms"]),
+    ]
+
+
+def _told(facts: Facts) -> list[tuple[str, str]]:
+    found = dict(zip(NODE_HEADINGS, node_row(facts), strict=True))
+    accuracy = (f"{name} {percent(share)}" for name, share in facts["accuracy"].items())
+    counts = (f"{name} {count}" for name, count in facts["counts"].items())
+    change = str(facts["change"] or NOTHING)
+    own = {"change": change, "accuracy": names(accuracy), "counts": names(counts)}
+    return list({**found, **own}.items())
+
+
+def _reported(wanted: int, reported: int) -> str:
+    """A version; where the node has another one, both.
+
+    >>> _reported(3, 3), _reported(4, 3)
+    ('3', '4 (has 3)')
+    """
+    return str(wanted) if wanted == reported else f"{wanted} (has {reported})"

@@ -1,0 +1,164 @@
+"""A TOML file, and perhaps a few environment variables, become a checked `GatewayConfig`.
+
+The rules are those of a node's file (`edge_opid.config`), in the same order, and a mistake is told
+the same way: file, line, key. `[gateway]` holds every field of `Policy` beside what is listed here;
+`OPID_GATEWAY_SILENCE_S` and the like replace keys; a relative path, also that of an SQLite file, is
+relative to the file's folder.
+
+Secrets do not stand in the file. The database URL may hold a password: then it belongs in a file
+of its own (`database_file`) or in `OPID_GATEWAY_DATABASE`, and no error, no `repr` ever shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from edge_opid.common_sections import BROKER, LOG, broker_options, log_level
+from edge_opid.link.options import MqttOptions
+from edge_opid.toml_tables import (
+    ConfigError,
+    Document,
+    SettingError,
+    Shape,
+    Table,
+    kinds_of,
+    read_text,
+)
+from gateway.policy import Group, Policy, PolicyError, check_groups
+from gateway.secret_files import load_signing_key, read_secret
+
+__all__ = ["ConfigError", "GatewayConfig", "load_config", "load_signing_key", "parse_config"]
+
+OWN = {"database": "str", "database_file": "str", "key": "str", "status_file": "str"}
+DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+SHAPE = Shape(
+    sections={"gateway": OWN | kinds_of(Policy), "broker": BROKER, "log": LOG},
+    lists={"groups": Group},
+    needed=("gateway.key",),
+    secret=("gateway.database",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """Everything `opid-gateway` is told."""
+
+    policy: Policy
+    groups: tuple[Group, ...]
+    broker: MqttOptions
+    database: str = field(repr=False)  # an SQLAlchemy URL, its password included
+    key_file: Path
+    log_level: str = "info"
+    status_file: Path | None = None
+
+    @property
+    def database_shown(self) -> str:
+        """The database as people may see it."""
+        return make_url(self.database).set(query={}).render_as_string(hide_password=True)
+
+
+def load_config(path: Path, environment: Mapping[str, str]) -> GatewayConfig:
+    """Read the file, apply the environment, check everything."""
+    return parse_config(read_text(path), environment, path)
+
+
+def parse_config(
+    text: str, environment: Mapping[str, str], path: Path = Path("gateway.toml")
+) -> GatewayConfig:
+    r"""The configuration in `text`, which stands in `path`.
+
+    >>> parse_config("[gateway]\nkey = 3", {}, Path("g.toml"))
+    Traceback (most recent call last):
+    ...
+    edge_opid.toml_tables.ConfigError: g.toml, line 2: gateway.key must be text in quotes, got 3
+    """
+    document = Document.parse(text, path)
+    try:
+        document.override(environment, SHAPE)
+        return _build(SHAPE.check(document.tables), document)
+    except (SettingError, PolicyError) as error:
+        raise document.blame(error.key, error) from error
+
+
+def _build(found: Table, document: Document) -> GatewayConfig:
+    folder, given = document.path.parent, found["gateway"]
+    policy = Policy(**{name: value for name, value in given.items() if name not in OWN})
+    groups = tuple(Group(**table) for table in found.get("groups", []))
+    if not groups:
+        raise SettingError("groups", "are missing: add [[groups]] with id, site, classes and nodes")
+    check_groups(groups)
+    status_file = given.get("status_file")
+    return GatewayConfig(
+        policy=policy,
+        groups=groups,
+        broker=broker_options(found, "opid-gateway", folder),
+        database=_database(given, document),
+        key_file=folder / given["key"],
+        log_level=log_level(found),
+        status_file=None if status_file is None else folder / status_file,
+    )
+
+
+# --- the database ---------------------------------------------------------------------------------
+
+
+def _database(given: Table, document: Document) -> str:
+    """The URL from whichever of the two keys counts, checked and absolute."""
+    key = _database_key(given, document)
+    folder, name = document.path.parent, key.removeprefix("gateway.")
+    if name == "database_file":
+        text = read_secret(folder / given[name], "database file")
+    else:
+        text = given[name]
+    url = _parsed(text, key)
+    secret = url.password is not None or any("password" in each for each in url.query)
+    if secret and name == "database" and key not in document.variables:
+        raise SettingError(
+            key,
+            "must not hold a password, for more people read this file than should know it: put "
+            "the URL into a file of mode 600, name that as database_file, and change the password",
+        )
+    return _placed(url, folder, key).render_as_string(hide_password=False)
+
+
+def _database_key(given: Table, document: Document) -> str:
+    """The one that is there; where both are, the one the environment put there."""
+    keys = [f"gateway.{name}" for name in ("database", "database_file") if name in given]
+    chosen = [key for key in keys if key in document.variables] or keys
+    if not chosen:
+        raise SettingError(
+            "gateway.database", 'is missing: add database = "sqlite:///gateway.sqlite"'
+        )
+    if len(chosen) == 2:
+        raise SettingError(chosen[1], "must not stand beside database: delete one of them")
+    return chosen[0]
+
+
+def _parsed(text: str, key: str) -> URL:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):  # their sentences may quote the password
+        raise SettingError(
+            key,
+            "must be an SQLAlchemy URL, as sqlite:///gateway.sqlite or "
+            "postgresql://user:password@host/name (what was given is not shown: it may be secret)",
+        ) from None
+    if url.drivername not in DRIVERS:
+        raise SettingError(key, f"must be of sqlite or postgresql, got {url.drivername!r}")
+    return url
+
+
+def _placed(url: URL, folder: Path, key: str) -> URL:
+    """The file of SQLite seen from the configuration's folder; PostgreSQL with our driver."""
+    if not url.drivername.startswith("sqlite"):
+        return url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is the old driver
+    if url.database in (None, "", ":memory:") or str(url.database).startswith("file:"):
+        raise SettingError(
+            key, "must name a file, as sqlite:///gateway.sqlite: memory does not outlive a restart"
+        )
+    return url.set(database=str(folder.absolute() / str(url.database)))

@@ -1,0 +1,119 @@
+"""The C-stage continued on the batch: its labels teach the survivors' weights too.
+
+Z and X^(a) alone forget that the batch has labels for X^(s). The C-stage's sums say how sure it is
+of W^(s): a change Δ of the survivors' weights costs κ·tr Δᵀ(G_ss + ρI)Δ, and κ = 1 with X^(a) left
+out is exactly what the C-stage would have learned, had the batch been its next readings. So
+
+    min over Δ, V:  ‖Y − Z − X^(s)Δ − X^(a)V‖² + κ·tr Δᵀ(G_ss + ρI)Δ + γ‖V‖²
+
+κ < 1 trusts the old readings less, γ = ∞ leaves the new sensors out. It needs `Survivors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .batch import Batch, BatchError, Floats, Ints, Survivors
+from .models import LinearModel, LinearPath, keep_unseen, seen_classes
+from .sums import training_sums
+from .tuning import Single, tuned
+
+STRENGTHS: Floats = np.append(np.inf, 10.0 ** np.linspace(2, -2, 9))
+"""γ's grid in units of n times the mean variance of X^(a)'s columns."""
+TRUSTS = (1.0,)
+"""κ's grid. With 0.1 in it small batches lose half a point on steady sets: see decision 10."""
+
+
+def whitened(survivors: Survivors) -> tuple[Floats, Floats]:
+    """S and T with S = X^(s) T, where the price of a change of weights is its plain square sum.
+
+    S has no more columns than there are instances: what they do not span stays as it is.
+    """
+    try:
+        L = np.linalg.cholesky(survivors.precision)
+    except np.linalg.LinAlgError as error:
+        raise BatchError("the survivors' precision must be positive definite") from error
+    T = np.linalg.inv(L).T
+    S = survivors.Xs @ T
+    if S.shape[1] > len(S):
+        turn = np.linalg.svd(S, full_matrices=False)[2].T
+        S, T = S @ turn, T @ turn
+    return S, T
+
+
+@dataclass(frozen=True)
+class Update(Single):
+    """The candidate: every κ and every γ, κ slowest."""
+
+    name: str = "update"
+    strengths: tuple[float, ...] = tuple(STRENGTHS)
+    trusts: tuple[float, ...] = TRUSTS
+
+    def paths(self, batch: Batch, held: Sequence[Ints]) -> list[LinearPath]:
+        """One path for each training part."""
+        if batch.survivors is None:
+            raise BatchError("an update needs the batch's survivors, and got none")
+        S, T = whitened(batch.survivors)
+        centre = batch.Xa.mean(0)
+        A = batch.Xa - centre
+        gamma = np.array(self.strengths) * (float(np.sum(A * A)) / max(1, A.shape[1]) or 1.0)
+        sums = training_sums(np.hstack([S, A]), batch.Y - batch.Z, held, intercept=False)
+        found = []
+        for gram, cross, rows in zip(sums.gram, sums.cross, held, strict=True):
+            fits = [fitted(gram, cross, S.shape[1], kappa, gamma) for kappa in self.trusts]
+            V_s, V_a = (np.concatenate(part) for part in zip(*fits, strict=True))
+            V_z = np.tile(np.eye(batch.classes), (len(V_s), 1, 1))
+            bias, V_s = -centre @ V_a, T @ V_s
+            seen = seen_classes(batch, np.delete(np.arange(batch.n), rows))
+            keep_unseen(V_z, V_a, bias, seen)
+            keep_unseen(V_z, V_s, bias, seen)
+            settings = {
+                "kappa": np.repeat(self.trusts, len(gamma)),
+                "gamma": np.tile(gamma, len(self.trusts)),
+            }
+            found.append(LinearPath(self.name, V_z, V_a, bias, settings, V_s))
+        return found
+
+
+def fitted(
+    gram: Floats, cross: Floats, width: int, kappa: float, gamma: Floats
+) -> tuple[Floats, Floats]:
+    """G×width×c and G×d_a×c: the weights on S and X^(a) for one κ and every γ.
+
+    S is eliminated once; what it leaves of X^(a)'s Gram matrix is diagonalised, and every γ is a
+    division after that.
+    """
+    own = gram[:width, :width] + kappa * np.eye(width)
+    both = np.linalg.solve(own, np.hstack([gram[:width, width:], cross[:width]]))
+    on_A, on_R = both[:, : len(gram) - width], both[:, len(gram) - width :]
+    left = gram[width:, width:] - gram[width:, :width] @ on_A
+    values, Q = np.linalg.eigh((left + left.T) / 2)
+    turned = Q.T @ (cross[width:] - gram[width:, :width] @ on_R)
+    V_a = Q @ (turned / (np.maximum(values, 0) + gamma[:, None])[..., None])
+    return on_R - on_A @ V_a, V_a
+
+
+def fit_update(
+    Z: ArrayLike,
+    Xa: ArrayLike,
+    y: ArrayLike,
+    classes: int,
+    survivors: Survivors,
+    *,
+    gamma: float | None = None,
+    kappa: float | None = None,
+    folds: int = 5,
+    seed: int = 0,
+) -> LinearModel:
+    """The update with κ and γ by cross-validation, or those given (γ in its grid's units)."""
+    candidate = Update(
+        strengths=tuple(STRENGTHS) if gamma is None else (gamma,),
+        trusts=TRUSTS if kappa is None else (kappa,),
+    )
+    model = tuned(candidate, Batch.of(Z, Xa, y, classes, survivors), folds, seed)
+    assert isinstance(model, LinearModel)
+    return model

@@ -1,0 +1,103 @@
+"""Files that are written whole or not at all, and never over another.
+
+A crash half way may leave a file `name.new`, which nobody reads and the next attempt replaces; what
+has its real name is complete and on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from edge_opid.errors import OpidError
+from edge_opid.source.number import sync_folder
+
+SECRET, PUBLIC = 0o600, 0o644
+
+
+class FolderError(OpidError, ValueError):
+    """The folder of a fleet, or what was asked of it, is at fault. Nothing was overwritten."""
+
+
+class Scribe:
+    """Writes below one folder, and remembers what."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written: list[Path] = []
+
+    def has(self, name: PurePosixPath | str) -> bool:
+        """Whether there is such a file, or anything else of that name."""
+        return os.path.lexists(self.folder / name)
+
+    def read(self, name: PurePosixPath | str) -> str:
+        """The text of a file; empty where there is none yet."""
+        path = self.folder / name
+        try:
+            return path.read_text("utf-8") if self.has(name) else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise FolderError(f"{path} cannot be read: {error}") from error
+
+    def offer(self, name: PurePosixPath | str, text: str, mode: int) -> None:
+        """A new file, unless there is one."""
+        if not self.has(name):
+            self._put(self.folder / name, text, mode, None)
+
+    def amend(self, name: PurePosixPath | str, text: str, mode: int) -> None:
+        """The file with another text, its mode and owner kept; or a new one; or, equal, as it is.
+
+        Its owner may be the broker, who could not read a file of ours.
+        """
+        path = self.folder / name
+        if not self.has(name):
+            self._put(path, text, mode, None)
+        elif self.read(name) != text:
+            self._put(path, text, path.stat().st_mode & 0o777, path.stat())
+
+    def remove(self, name: str) -> None:
+        """A file that has served its purpose."""
+        (self.folder / name).unlink()
+        sync_folder(self.folder)
+
+    def _put(self, path: Path, text: str, mode: int, owner: os.stat_result | None) -> None:
+        self._make_folder(path.parent)
+        replacement = path.with_name(f"{path.name}.new")
+        replacement.unlink(missing_ok=True)  # of an attempt that did not get this far
+        handle = os.open(replacement, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            if owner is not None and (owner.st_uid, owner.st_gid) != (os.getuid(), os.getgid()):
+                os.fchown(handle, owner.st_uid, owner.st_gid)
+            file.write(text)
+            file.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        replacement.replace(path)
+        sync_folder(path.parent)
+        self.written.append(path)
+
+    def _make_folder(self, folder: Path) -> None:
+        """The folder, open to all: a broker has to enter it, and each file guards itself."""
+        if not folder.is_dir():
+            self._make_folder(folder.parent)
+            folder.mkdir()
+            sync_folder(folder.parent)
+
+
+@contextmanager
+def scribe_in(folder: Path) -> Iterator[Scribe]:
+    """A scribe who is alone in the folder; what the system refuses is one sentence."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield Scribe(folder)
+        finally:
+            os.close(handle)
+    except BlockingIOError as error:
+        raise FolderError(f"{folder} is being written by another process: wait for it") from error
+    except OSError as error:
+        raise FolderError(f"{folder} cannot be written: {error}") from error

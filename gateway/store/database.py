@@ -1,0 +1,172 @@
+"""One database, SQLite or PostgreSQL, behind two kinds of transaction: reading and writing.
+
+1. A transaction that reads sees one moment of the database, however long it takes.
+2. A transaction that writes is all or nothing, and durable when it returns: SQLite keeps a
+   write-ahead log and syncs it at every commit (`synchronous=FULL`: with `NORMAL` a power cut
+   takes the last transactions with it).
+3. Whoever finds a lock waits `LOCK_WAIT_S` and then gets a `DatabaseError` that is transient.
+4. A connection that died is replaced at the next transaction.
+
+Nobody else here knows which of the two it is, except `locks.py`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import StaticPool
+
+from .errors import StoreUrlError, database_errors
+
+LOCK_WAIT_S = 5
+LOCK_WAITS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.0, 1.0, 1.0)
+EXAMPLES = "sqlite:///gateway.sqlite or postgresql://user@host/database"
+PRAGMAS = (
+    f"busy_timeout = {LOCK_WAIT_S * 1000}",  # first: the next one may have to wait
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+)
+POSTGRESQL_OPTIONS = {
+    "application_name": "opid-gateway",
+    "connect_timeout": "10",
+    # A host that lost its power says no goodbye: both ends notice within a minute, and the server
+    # then lets go of the locks, so that another gateway can take over.
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "options": f"-c lock_timeout={LOCK_WAIT_S}s -c tcp_keepalives_idle=30 "
+    "-c tcp_keepalives_interval=10 -c tcp_keepalives_count=3",
+}
+
+
+def parse(text: str) -> URL:
+    """The address of a database, completed with what we need, or a `StoreUrlError`.
+
+    >>> parse("postgresql://opid@pi4/fleet").drivername
+    'postgresql+psycopg'
+    >>> parse("mysql://opid:secret@pi4/fleet")
+    Traceback (most recent call last):
+    ...
+    gateway.store.errors.StoreUrlError: a database must be like sqlite:///gateway.sqlite or \
+postgresql://user@host/database, got 'mysql://opid:***@pi4/fleet'
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:  # not shown: a password may stand in it
+        raise StoreUrlError(f"a database must be like {EXAMPLES}, got no address") from error
+    if url.drivername in ("postgresql", "postgresql+psycopg"):
+        missing = {key: POSTGRESQL_OPTIONS[key] for key in POSTGRESQL_OPTIONS.keys() - url.query}
+        return url.set(drivername="postgresql+psycopg").update_query_dict(missing)
+    as_uri = str(url.database).startswith("file:")  # has no file name to put a lock beside
+    if url.drivername not in ("sqlite", "sqlite+pysqlite") or as_uri:
+        got = url.render_as_string(hide_password=True)
+        raise StoreUrlError(f"a database must be like {EXAMPLES}, got {got!r}")
+    return url
+
+
+class Database:
+    """An engine for each kind of transaction, over one pool of one connection."""
+
+    def __init__(self, text: str) -> None:
+        self.url = parse(text)
+        self.dialect = self.url.get_backend_name()
+        self.in_memory = self.dialect == "sqlite" and self.url.database in (None, "", ":memory:")
+        self.name = _shown(self.url, self.in_memory)
+        self._engine = _sqlite(self) if self.dialect == "sqlite" else _postgresql(self)
+        options = OPTIONS[self.dialect]
+        self._reading = self._engine.execution_options(**options["reading"])
+        self._writing = self._engine.execution_options(**options["writing"])
+
+    @contextmanager
+    def reading(self, doing: str) -> Iterator[Connection]:
+        """A transaction that sees one moment, and changes nothing."""
+        with database_errors(self.name, doing), self._reading.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, doing: str) -> Iterator[Connection]:
+        """A transaction that is durable when the block ends, or has not happened if it raises."""
+        with database_errors(self.name, doing), self._writing.begin() as connection:
+            yield connection
+
+    def upsert(self, table: Table) -> Any:
+        """INSERT … ON CONFLICT DO UPDATE: a row replaces the one with the same key."""
+        insert = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
+        statement = insert(table)
+        rest = {
+            each.name: statement.excluded[each.name] for each in table.c if not each.primary_key
+        }
+        return statement.on_conflict_do_update(index_elements=table.primary_key, set_=rest)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._engine.dispose()
+
+
+def _shown(url: URL, in_memory: bool) -> str:
+    """What people call it: a file by its path, a server's without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return "the database in memory" if in_memory else str(url.database)
+    return url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+
+
+OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "sqlite": {"reading": {"begin": "BEGIN"}, "writing": {"begin": "BEGIN IMMEDIATE"}},
+    "postgresql": {
+        "reading": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+        "writing": {"isolation_level": "READ COMMITTED"},
+    },
+}
+
+
+def _sqlite(database: Database) -> Engine:
+    if database.in_memory:  # it lives and dies with its one connection, whichever thread asks
+        one = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+        engine = create_engine(database.url, **one)
+    else:
+        engine = create_engine(database.url, pool_size=1, max_overflow=0)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # Python would begin too late, after the first SELECT
+        try:
+            _set_pragmas(connection)
+        except BaseException:
+            connection.close()  # the pool does not have it yet
+            raise
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+    return engine
+
+
+def _set_pragmas(connection: sqlite3.Connection) -> None:
+    """For the change to a write-ahead log SQLite does not wait by itself: so we do."""
+    for wait_s in (*LOCK_WAITS_S, None):
+        try:
+            for pragma in PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}").close()
+            return
+        except sqlite3.OperationalError as error:
+            if wait_s is None or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            time.sleep(wait_s)
+
+
+def _postgresql(database: Database) -> Engine:
+    try:
+        return create_engine(database.url, pool_size=1, max_overflow=0, pool_pre_ping=True)
+    except ImportError as error:
+        advice = "pip install 'edge-opid[gateway]'"
+        raise StoreUrlError(f"{database.name} needs psycopg ({error}): {advice}") from error

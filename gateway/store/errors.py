@@ -1,0 +1,111 @@
+"""What can go wrong with the gateway's database, and who is at fault.
+
+The service loop needs to know one thing of a failure: try again, or give up? `DatabaseError` says
+it in `transient`. The other errors of this family are never cured by trying again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import exc
+
+from edge_opid.errors import OpidError
+
+
+class StoreError(OpidError):
+    """The root of every error of the gateway's store. What was asked for has not been done."""
+
+
+class StoreUrlError(StoreError, ValueError):
+    """The address of the database is at fault."""
+
+
+class StoreVersionError(StoreError):
+    """A newer program has brought the database to a schema that this one does not know."""
+
+
+class MasterError(StoreError):
+    """Another process is the master of this database."""
+
+
+class RecordError(StoreError, ValueError):
+    """A record is at fault: one that cannot be stored, or a row that cannot be read back."""
+
+
+class DatabaseError(StoreError, OSError):
+    """The database is at fault: gone, locked, full, damaged, or not ours to use.
+
+    `transient` is true where the same call may succeed later: the connection was lost, somebody
+    holds a lock, the disk is full. Saving twice what was saved once is harmless.
+
+    >>> error = DatabaseError("saving 2 records: database is locked", transient=True)
+    >>> error.transient, isinstance(error, OSError)
+    (True, True)
+    """
+
+    def __init__(self, sentence: str, *, transient: bool) -> None:
+        super().__init__(sentence)
+        self.transient = transient
+
+
+AGAIN = "try again: what is saved twice is stored once"
+CHECK = "nothing was stored: check the address, the rights and the health of the database"
+
+SQLITE_TRANSIENT = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_IOERR,  # a card that stumbles; the write-ahead log keeps the file whole
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_PROTOCOL,  # several processes opened the write-ahead log at one instant
+    }
+)
+POSTGRESQL_TRANSIENT = (
+    "08",  # the connection
+    "40",  # a deadlock, or two transactions that cannot be put in an order
+    "53",  # disk full, out of memory, too many connections
+    "55P03",  # a lock was not to be had in time
+    "57P",  # the server is shutting down, or starting
+    "58",  # its disk
+)
+
+
+@contextmanager
+def database_errors(name: str, doing: str) -> Iterator[None]:
+    """Turn what SQLAlchemy raises into a `DatabaseError` that says where, and while doing what.
+
+    >>> with database_errors("gateway.sqlite", "saving 2 records"):
+    ...     raise exc.TimeoutError("the pool is empty")
+    Traceback (most recent call last):
+    ...
+    gateway.store.errors.DatabaseError: gateway.sqlite: saving 2 records failed: the pool is \
+empty; try again: what is saved twice is stored once
+    """
+    try:
+        yield
+    except exc.SQLAlchemyError as error:
+        transient = is_transient(error)
+        cause = getattr(error, "orig", None) or error
+        words = " ".join(str(cause).split())  # PostgreSQL says it in several lines
+        advice = AGAIN if transient else CHECK
+        sentence = f"{name}: {doing} failed: {words}; {advice}"
+        raise DatabaseError(sentence, transient=transient) from error
+
+
+def is_transient(error: exc.SQLAlchemyError) -> bool:
+    """Whether the same call may succeed later."""
+    if not isinstance(error, exc.DBAPIError):
+        return isinstance(error, exc.TimeoutError)
+    if error.connection_invalidated:
+        return True
+    if isinstance(error.orig, sqlite3.Error):
+        code: int = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        return code & 0xFF in SQLITE_TRANSIENT  # the higher bits tell kinds of the same
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    if state is None:  # PostgreSQL was never reached, or stopped answering
+        return isinstance(error, exc.OperationalError)
+    return state.startswith(POSTGRESQL_TRANSIENT)

@@ -1,0 +1,242 @@
+"""What only one process can hold, and what ends with it, however it ends.
+
+On SQLite it is the kernel's lock on a file beside the database; on PostgreSQL the server's, held by
+a session that does nothing else. A child forked from the holder does not keep it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Connection, create_engine, func, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from .database import Database
+from .errors import DatabaseError, database_errors
+from .migrations import ADVISORY, SERVING
+from .tables import MASTER
+
+
+class Lock(Protocol):
+    """What only one process can hold."""
+
+    def take(self) -> bool:
+        """Whether we hold it now."""
+        ...
+
+    def held(self) -> bool:
+        """Whether we still hold it."""
+        ...
+
+    def release(self) -> None:
+        """Let others have it; harmless if we do not hold it."""
+        ...
+
+    def taken(self) -> bool:
+        """Whether anybody holds it, ourselves included; looking takes nothing."""
+        ...
+
+    def holder(self) -> str:
+        """Who has it, as far as can be told."""
+        ...
+
+
+def lock_for(database: Database) -> Lock:
+    """The kind of lock that fits the database."""
+    if database.dialect == "postgresql":
+        return AdvisoryLock(database)
+    if database.in_memory:
+        return FreeLock()
+    return FileLock(Path(f"{Path(str(database.url.database)).resolve()}.master"))
+
+
+def process(pid: object, host: str) -> str:
+    """What a process is called in our sentences."""
+    return f"process {pid} on {host!r}" if pid and host else "another process"
+
+
+class FreeLock:
+    """The lock of a database in memory, which nobody else can reach."""
+
+    def take(self) -> bool:
+        """Always."""
+        return True
+
+    def held(self) -> bool:
+        """Always."""
+        return True
+
+    def taken(self) -> bool:
+        """By ourselves, or not at all: nobody can tell."""
+        return False
+
+    def release(self) -> None:
+        """There is nothing to let go of."""
+
+    def holder(self) -> str:
+        """It is never asked."""
+        return "nobody"
+
+
+class FileLock:
+    """The kernel's lock on a file beside the database, which tells process and host."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+
+    def take(self) -> bool:
+        """Lock the file and write into it who we are. It is never deleted: that would be a race."""
+        self.release()
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            HELD.add(self._fd)
+            _lock(self._fd)
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+        except OSError as error:
+            self.release()
+            if isinstance(error, BlockingIOError):
+                return False
+            sentence = f"{self.path}: {error.strerror}: it must be a file that we may write"
+            raise DatabaseError(sentence, transient=error.errno == errno.ENOSPC) from error
+        return True
+
+    def held(self) -> bool:
+        """Whether the file that we locked is still the one that others would lock."""
+        try:
+            return self._fd is not None and os.path.samestat(os.fstat(self._fd), self.path.stat())
+        except OSError:
+            return False
+
+    def taken(self) -> bool:
+        """Ask for a share of the lock, which its holder would not let us have."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            sentence = f"{self.path}: {error.strerror}: it must be a file that we may read"
+            raise DatabaseError(sentence, transient=False) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def release(self) -> None:
+        """Closing the file lets go of the lock."""
+        if self._fd is not None:
+            HELD.discard(self._fd)
+            os.close(self._fd)
+            self._fd = None
+
+    def holder(self) -> str:
+        """What the file says. Between its locking and its writing that is nothing, or too old."""
+        try:
+            pid, _, host = self.path.read_text(errors="replace").strip().partition(" ")
+        except OSError:
+            return "another process"
+        return process(pid, host)
+
+
+def _lock(fd: int) -> None:
+    """Lock the file; somebody who only looks (`taken`) has a share of it for a moment."""
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not left:
+                raise
+        time.sleep(LOCK_PAUSE_S)
+
+
+LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
+HELD: set[int] = set()
+"""Files and sockets that hold a lock. A child forked from us must not keep it alive alone."""
+
+
+def _close_in_child() -> None:
+    for fd in HELD:
+        os.close(fd)
+    HELD.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+HOLDERS = text(
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted "
+    "AND CAST(classid AS bigint) = :us AND CAST(objid AS bigint) = :what "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+class AdvisoryLock:
+    """PostgreSQL's lock of a session. Not for a pooler that shares sessions (pgbouncer)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._engine = create_engine(database.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._connection: Connection | None = None
+        self._fd = -1
+
+    def take(self) -> bool:
+        """Open a session and lock; without success the session is closed again."""
+        self.release()
+        taken = False
+        try:
+            with database_errors(self._database.name, "claiming the database"):
+                self._connection = self._engine.connect()
+                self._fd = self._connection.connection.driver_connection.fileno()  # type: ignore[union-attr]
+                HELD.add(self._fd)
+                question = select(func.pg_try_advisory_lock(ADVISORY, SERVING))
+                taken = bool(self._connection.execute(question).scalar_one())
+        finally:
+            if not taken:
+                self.release()
+        return taken
+
+    def held(self) -> bool:
+        """Whether the session is alive: with it the server would have dropped the lock."""
+        if self._connection is None:
+            return False
+        try:
+            self._connection.execute(select(1)).close()
+            self._connection.rollback()
+        except SQLAlchemyError:
+            self.release()
+            return False
+        return True
+
+    def taken(self) -> bool:
+        """Look into the server's list of locks."""
+        with self._database.reading("asking whether it is served") as connection:
+            return bool(connection.execute(HOLDERS, {"us": ADVISORY, "what": SERVING}).scalar_one())
+
+    def release(self) -> None:
+        """Closing the session lets go of the lock."""
+        HELD.discard(self._fd)
+        if self._connection is not None:
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None
+
+    def holder(self) -> str:
+        """What the last master wrote into the database."""
+        try:
+            with self._database.reading("asking who serves it") as connection:
+                found = connection.execute(select(MASTER)).mappings().one()
+        except DatabaseError:
+            return "another process"
+        return process(found["pid"], found["host"])

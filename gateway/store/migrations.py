@@ -1,0 +1,81 @@
+"""From any older schema to the newest one, step by step, in one transaction.
+
+`MIGRATIONS[i]` brings a database from version i to i + 1; an empty one has version 0. Whoever
+changes `tables.py`
+
+1. copies its tables as they are today to a module of their own, from which `first_schema` (or the
+   step that made them) creates them ever after: a step never changes once it has been released;
+2. adds a step that alters what is there, in plain SQL, keeping the rows.
+
+Several processes may open an old database at one instant: one of them migrates, the others wait.
+If a step fails, the database is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
+
+from .database import Database
+from .errors import StoreVersionError
+from .tables import MASTER, METADATA
+
+Migration = Callable[[Connection], None]
+
+ADVISORY = 0x6F706964
+"""The first half of the keys of our advisory locks in PostgreSQL: `opid`."""
+MIGRATING, SERVING = 1, 2
+"""The second half: what the lock is for."""
+
+VERSION = Table("schema_version", MetaData(), Column("version", Integer, nullable=False))
+
+
+def first_schema(connection: Connection) -> None:
+    """Version 1: every table, and no master yet."""
+    METADATA.create_all(connection)
+    connection.execute(insert(MASTER).values(id=1, epoch=0, host="", pid=0))
+
+
+MIGRATIONS: tuple[Migration, ...] = (first_schema,)
+
+
+def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring the database to the newest version; a newer one is refused, and stays as it is."""
+    newest = len(migrations)
+    with database.reading("reading the version of the schema") as connection:
+        if _version(connection, database.name, newest) == newest:
+            return  # as nearly always: no need to wait for whoever is writing
+    with database.writing(f"migrating to version {newest}") as connection:
+        if database.dialect == "postgresql":  # SQLite's writers wait for each other anyway
+            connection.execute(select(func.pg_advisory_xact_lock(ADVISORY, MIGRATING)))
+        version = _version(connection, database.name, newest)
+        if version == 0:
+            VERSION.create(connection, checkfirst=True)
+            connection.execute(insert(VERSION).values(version=0))
+        for step in migrations[version:]:
+            step(connection)
+        connection.execute(update(VERSION).values(version=newest))
+
+
+def _version(connection: Connection, name: str, newest: int) -> int:
+    if not inspect(connection).has_table(VERSION.name):
+        return 0
+    found = connection.execute(select(VERSION.c.version)).scalar_one()
+    if found > newest:
+        raise StoreVersionError(
+            f"{name} has schema version {found}, this program knows versions up to {newest}: "
+            "install the newer program again, or use another database"
+        )
+    return int(found)

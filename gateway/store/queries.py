@@ -1,0 +1,103 @@
+"""The questions the gateway asks of its database, each within a transaction that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Select, func, or_, select, tuple_
+
+from gateway.registry import (
+    ChangeRecord,
+    ChangeState,
+    LayoutRecord,
+    NodeRecord,
+    OrderRecord,
+    SensorRecord,
+)
+from gateway.registry.fleet import ExampleNumber, Stored
+
+from .rows import in_order, record_of
+from .tables import CHANGES, EXAMPLES, LAYOUTS, TABLES
+
+Kind = TypeVar("Kind")
+
+KEYS_AT_ONCE = 300
+"""Keys in one statement: three parameters each, and an SQLite before 3.32 takes 999 of them."""
+
+
+def fleet(connection: Connection) -> Stored:
+    """Everything but the bulk: examples, summaries, fits and history are read when needed."""
+    newest = _newest_layouts()
+    owners = select(newest.subquery().c.change)
+    current = or_(CHANGES.c.state == str(ChangeState.GATHERING), CHANGES.c.id.in_(owners))
+    highest = connection.execute(select(func.max(CHANGES.c.id))).scalar_one()
+    return Stored(
+        nodes=_found(connection, NodeRecord),
+        sensors=_found(connection, SensorRecord),
+        layouts=_found(connection, LayoutRecord, newest),
+        orders=_found(connection, OrderRecord),
+        changes=_found(connection, ChangeRecord, select(CHANGES).where(current)),
+        examples=_batches(connection),
+        next_change=(highest or 0) + 1,
+    )
+
+
+def by_keys(
+    connection: Connection, kind: type[Kind], names: tuple[str, ...], keys: Iterable[Any]
+) -> list[Kind]:
+    """The records whose columns `names` are one of `keys`; what is unknown is left out."""
+    table = TABLES[kind]
+    columns = tuple_(*(table.c[name] for name in names))
+    wanted = list(dict.fromkeys(keys))
+    found: list[Any] = []
+    for start in range(0, len(wanted), KEYS_AT_ONCE):
+        some = columns.in_(wanted[start : start + KEYS_AT_ONCE])
+        found += connection.execute(select(table).where(some)).mappings()
+    return in_order(kind, table, found)
+
+
+def of_change(connection: Connection, kind: type[Kind], change: int) -> list[Kind]:
+    """Every record of this class that belongs to a change, by key."""
+    table = TABLES[kind]
+    return list(_found(connection, kind, select(table).where(table.c.change == change)))
+
+
+def newest_changes(connection: Connection, limit: int) -> list[ChangeRecord]:
+    """The last changes, the newest first."""
+    statement = select(CHANGES).order_by(CHANGES.c.id.desc()).limit(max(limit, 0))
+    rows = connection.execute(statement).mappings()
+    return [record_of(ChangeRecord, CHANGES, row) for row in rows]
+
+
+def one_change(connection: Connection, number: int) -> ChangeRecord | None:
+    """The change with this number."""
+    found = _found(connection, ChangeRecord, select(CHANGES).where(CHANGES.c.id == number))
+    return found[0] if found else None
+
+
+def _newest_layouts() -> Select[Any]:
+    key = LAYOUTS.c.site, LAYOUTS.c.node
+    highest = select(*key, func.max(LAYOUTS.c.version).label("version")).group_by(*key).subquery()
+    names = ("site", "node", "version")
+    return select(LAYOUTS).where(*(LAYOUTS.c[name] == highest.c[name] for name in names))
+
+
+def _batches(connection: Connection) -> dict[int, list[ExampleNumber]]:
+    """Which instances each change has, in the order of arrival, without their values."""
+    names = ("site", "node", "source", "boot", "seq")
+    columns = (EXAMPLES.c[name] for name in names)
+    found: dict[int, list[ExampleNumber]] = {}
+    for change, *number in connection.execute(
+        select(EXAMPLES.c.change, *columns).order_by(EXAMPLES.c.change, EXAMPLES.c.place)
+    ):
+        found.setdefault(change, []).append(tuple(number))
+    return found
+
+
+def _found(
+    connection: Connection, kind: type[Kind], statement: Select[Any] | None = None
+) -> tuple[Kind, ...]:
+    table = TABLES[kind]
+    chosen = select(table) if statement is None else statement
+    return tuple(in_order(kind, table, connection.execute(chosen).mappings()))

@@ -1,0 +1,219 @@
+"""From a record to a row and back: read off the annotations of its fields, once for all classes.
+
+Whatever a column cannot hold to the bit is refused before anything is written (NaN, text with a
+NUL, numbers beyond 64 bits), and alike for every database. A row is believed only after the same
+checks: an SQL client, or a dying card, may have left anything in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+import types
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from sqlalchemy import RowMapping, Table
+
+from edge_opid.wire.records import Checked
+
+from .errors import RecordError
+
+INTEGER_END = 2**63
+AT_FAULT = (ValueError, TypeError, RecursionError)
+"""What reading damaged JSON, or building a record from it, may raise."""
+
+
+class Form(NamedTuple):
+    """How one kind of value is written down, and how it is read again."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+def row_of(record: Any) -> dict[str, Any]:
+    """The row of a record, or a `RecordError` that names the column at fault.
+
+    >>> from gateway.registry import OrderRecord
+    >>> row_of(OrderRecord("street", "north", 7, 2, b"signed", 1_700_000_000_000))["version"]
+    7
+    """
+    row = {}
+    for name, form in forms_of(type(record)).items():
+        try:
+            row[name] = form.write(getattr(record, name))
+        except AT_FAULT as error:
+            raise RecordError(f"{_place(record)}: {name} cannot be stored: {error}") from error
+    return row
+
+
+def record_of(kind: type[Any], table: Table, row: RowMapping) -> Any:
+    """The record of a row, or a `RecordError` that names table, key and column."""
+    found = {}
+    for name, form in forms_of(kind).items():
+        try:
+            found[name] = form.read(row[name])
+        except AT_FAULT as error:
+            key = ", ".join(f"{part}={row[part]!r}" for part in kind.KEY)
+            raise RecordError(
+                f"table {table.name}, row {key}: {name} cannot be read: {error}; restore the "
+                "database from a copy, or delete the row"
+            ) from error
+    return kind(**found)
+
+
+def key_of(record: Any) -> tuple[Any, ...]:
+    """The values of the fields that tell a record from all others of its class."""
+    return tuple(getattr(record, name) for name in record.KEY)
+
+
+def in_order(kind: type[Any], table: Table, rows: Iterable[RowMapping]) -> list[Any]:
+    """The records of these rows by key: databases do not agree on the order of text."""
+    return sorted((record_of(kind, table, row) for row in rows), key=key_of)
+
+
+_FORMS: dict[type[Any], dict[str, Form]] = {}  # found once for each class, then remembered
+
+
+def forms_of(kind: type[Any]) -> dict[str, Form]:
+    """How each field of a class of records lies in its column."""
+    if kind not in _FORMS:
+        hints = get_type_hints(kind)
+        names = (each.name for each in dataclasses.fields(kind))
+        _FORMS[kind] = {name: column_form(hints[name]) for name in names}
+    return _FORMS[kind]
+
+
+def column_form(hint: Any) -> Form:
+    """The form of a field in its column: as it is, where SQL has a type for it, else as JSON."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return _maybe(column_form(get_args(hint)[0]))
+    if hint in COLUMN_FORMS:
+        return COLUMN_FORMS[hint]
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return Form(lambda value: str(hint(value)), hint)
+    form = json_form(hint)
+    return Form(
+        lambda value: json.dumps(form.write(value), separators=(",", ":")),
+        lambda text: form.read(json.loads(_text(text))),
+    )
+
+
+def json_form(hint: Any) -> Form:
+    """The form of a value within JSON; a float comes back to the same bits."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _maybe(json_form(inner[0]))
+    if origin is tuple:
+        return _tuple(json_form(inner[0]))
+    if origin is dict:
+        return _dict(json_form(inner[1]))
+    if isinstance(hint, type) and issubclass(hint, Checked):
+        return _described(hint)
+    return JSON_FORMS[hint]
+
+
+def _maybe(form: Form) -> Form:
+    return Form(
+        lambda value: None if value is None else form.write(value),
+        lambda value: None if value is None else form.read(value),
+    )
+
+
+def _tuple(item: Form) -> Form:
+    return Form(
+        lambda values: [item.write(each) for each in _an(tuple, values)],
+        lambda plain: tuple(item.read(each) for each in _an(list, plain)),
+    )
+
+
+def _dict(item: Form) -> Form:
+    return Form(
+        lambda values: {_text(key): item.write(each) for key, each in _an(dict, values).items()},
+        lambda plain: {key: item.read(each) for key, each in _an(dict, plain).items()},
+    )
+
+
+def _described(kind: type[Checked]) -> Form:
+    """A record of the wire: it writes itself, and checks itself when it is built again."""
+    forms = {name: json_form(hint) for name, hint in get_type_hints(kind).items() if name != "kind"}
+
+    def read(plain: Any) -> Any:
+        known = {name: each for name, each in _an(dict, plain).items() if name in forms}
+        return kind(**{name: forms[name].read(each) for name, each in known.items()})
+
+    return Form(lambda value: _an(kind, value).plain(), read)
+
+
+def _an(kind: type[Any], value: Any) -> Any:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise TypeError(f"must be {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(_an(str, value))
+
+
+def _plain_text(value: Any) -> str:
+    text = _text(value)
+    if "\0" in text:
+        raise ValueError(f"must be text without NUL, got {text[:80]!r}")
+    text.encode()  # half of a surrogate pair is no character: UnicodeEncodeError says which
+    return text
+
+
+def _whole(value: Any) -> int:
+    number = int(_an(int, value))
+    if not -INTEGER_END <= number < INTEGER_END:
+        raise ValueError(f"must fit into 64 bits, got {number}")
+    return number
+
+
+def _real(value: Any) -> float:
+    number = float(value if type(value) is int else _an(float, value))
+    if math.isnan(number):
+        raise ValueError("must be a number, got nan")
+    return number
+
+
+def _blob(value: Any) -> bytes:
+    return bytes(_an(bytes, value))
+
+
+def _flag(value: Any) -> bool:
+    return bool(_an(bool, value))
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(_blob(value)).decode()
+
+
+def _from_base64(value: Any) -> bytes:
+    return base64.b64decode(_text(value), validate=True)
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+_NUMBERS: dict[Any, Form] = {
+    int: Form(_whole, _whole),
+    float: Form(_real, _real),
+    bool: Form(_flag, _flag),
+}
+COLUMN_FORMS = {**_NUMBERS, str: Form(_plain_text, _plain_text), bytes: Form(_blob, _blob)}
+JSON_FORMS = {
+    **_NUMBERS,
+    str: Form(_text, _text),  # JSON can escape what a column cannot hold
+    bytes: Form(_base64, _from_base64),
+    Any: Form(_anything, _anything),
+}
+
+
+def _place(record: Any) -> str:
+    key = ", ".join(f"{name}={getattr(record, name)!r}" for name in record.KEY)
+    return f"{type(record).__name__}({key})"

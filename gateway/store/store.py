@@ -1,0 +1,225 @@
+"""The gateway's durable state: records in, records out, in one database.
+
+1. `save` is one transaction: every record of it is stored, or none. A record replaces the one with
+   the same key.
+2. What `save` has returned from survives `kill -9` and a power cut.
+3. Exactly one process is the master and saves (`claim`); others may read, and submit commands.
+4. Nothing is read that is not what was saved: a damaged row is an error that names it.
+5. Raw readings are not kept: `forget_examples` when a change is closed.
+
+One thread at a time uses a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, select
+
+from gateway.registry import (
+    ChangeRecord,
+    ChangeState,
+    ExampleRecord,
+    FitRecord,
+    LayoutRecord,
+    NodeKey,
+    Record,
+    SummaryRecord,
+)
+from gateway.registry.fleet import Stored
+
+from . import commands, queries
+from .commands import CommandRecord
+from .database import Database
+from .errors import RecordError
+from .locks import lock_for
+from .master import check_epoch, refused, take_over
+from .migrations import MIGRATIONS, Migration, migrate
+from .rows import key_of, row_of
+from .tables import CHANGES, EXAMPLES, SUMMARIES, TABLES
+
+SUMMARIES_KEPT = 4
+"""Layout versions of a node whose statistics are kept: more were never needed for a change."""
+
+
+class Store:
+    """What the gateway must not forget.
+
+    >>> from gateway.registry import NodeRecord
+    >>> with Store.open("sqlite://") as store:  # in memory: a file is sqlite:///gateway.sqlite
+    ...     store.claim()
+    ...     store.save([NodeRecord("street", "north", group="air", gate=0.5)])
+    ...     store.fleet().nodes[0].group, store.fleet().next_change
+    ('air', 1)
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = lock_for(database)
+        self._epoch: int | None = None  # None: not the master, and never was
+
+    @classmethod
+    def open(cls, url: str, migrations: Sequence[Migration] = MIGRATIONS) -> Store:
+        """Connect, and bring the schema to the newest version."""
+        database = Database(url)
+        try:
+            migrate(database, migrations)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection, and of the database if we were its master."""
+        self._lock.release()
+        self._epoch = None
+        self._database.close()
+
+    def claim(self) -> None:
+        """Become the one master, until `close` or death; again, if `still_master` said no."""
+        if self._epoch is not None and self._lock.held():
+            return
+        if not self._lock.take():
+            raise refused(self._database.name, self._lock.holder())
+        try:
+            with self._database.writing("claiming the database") as connection:
+                self._epoch = take_over(connection)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def still_master(self) -> bool:
+        """Whether nobody can have taken over. If not: `claim` again, and read everything anew."""
+        return self._epoch is not None and self._lock.held()
+
+    def has_master(self) -> bool:
+        """Whether a gateway serves this database now; asking takes nothing from it."""
+        return self._lock.taken()
+
+    def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
+        """Store these records, all or none. Of two with the same key the later one counts.
+
+        `outcomes` settles commands by id in the same transaction, see `settle`: what an operator
+        was told is done is stored.
+        """
+        groups = _grouped(records)
+        if not groups and not outcomes:
+            return
+        count = sum(map(len, groups.values()))
+        with self._mastering(f"saving {count} records") as connection:
+            for kind, rows in groups.items():
+                connection.execute(self._database.upsert(TABLES[kind]), rows)
+            if SummaryRecord in groups:
+                _drop_old_summaries(connection, groups[SummaryRecord])
+            if outcomes:
+                commands.settle(connection, outcomes)
+
+    def fleet(self) -> Stored:
+        """What a gateway needs to go on where it stood."""
+        with self._database.reading("reading the fleet") as connection:
+            return queries.fleet(connection)
+
+    def summaries(self, keys: Iterable[NodeKey]) -> list[SummaryRecord]:
+        """The summaries of these (site, node)."""
+        with self._database.reading("reading summaries") as connection:
+            return queries.by_keys(connection, SummaryRecord, ("site", "node"), keys)
+
+    def layouts(self, keys: Iterable[tuple[str, str, int]]) -> list[LayoutRecord]:
+        """The layouts of these (site, node, version)."""
+        with self._database.reading("reading layouts") as connection:
+            return queries.by_keys(connection, LayoutRecord, LayoutRecord.KEY, keys)
+
+    def members(self, change: int) -> list[LayoutRecord]:
+        """The layouts that nodes were given in this change."""
+        with self._database.reading(f"reading the members of change {change}") as connection:
+            return queries.of_change(connection, LayoutRecord, change)
+
+    def changes(self, limit: int) -> list[ChangeRecord]:
+        """The last changes, the newest first."""
+        with self._database.reading("reading changes") as connection:
+            return queries.newest_changes(connection, limit)
+
+    def change(self, number: int) -> ChangeRecord | None:
+        """One change, however old; None where it never was."""
+        with self._database.reading(f"reading change {number}") as connection:
+            return queries.one_change(connection, number)
+
+    def fits(self, change: int) -> list[FitRecord]:
+        """The fits of a change, the smallest batch first."""
+        with self._database.reading(f"reading the fits of change {change}") as connection:
+            return queries.of_change(connection, FitRecord, change)
+
+    def examples(self, change: int) -> list[ExampleRecord]:
+        """The labelled instances of a change, in the order of arrival."""
+        with self._database.reading(f"reading the examples of change {change}") as connection:
+            found = queries.of_change(connection, ExampleRecord, change)
+        return sorted(found, key=lambda example: example.place)
+
+    def forget_examples(self, change: int) -> None:
+        """Delete the labelled instances of a change: it is closed."""
+        with self._mastering(f"forgetting the examples of change {change}") as connection:
+            connection.execute(delete(EXAMPLES).where(EXAMPLES.c.change == change))
+
+    def forget_closed(self) -> None:
+        """Delete the labelled instances of every closed change: we died before we could."""
+        closed = select(CHANGES.c.id).where(CHANGES.c.state == str(ChangeState.CLOSED))
+        with self._mastering("forgetting the examples of closed changes") as connection:
+            connection.execute(delete(EXAMPLES).where(EXAMPLES.c.change.in_(closed)))
+
+    def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
+        """Leave a command for the running gateway; returns the id to ask `command` for."""
+        with self._database.writing("submitting a command") as connection:
+            return commands.submit(connection, CommandRecord(0, site, node, payload, at_ms))
+
+    def commands(self) -> list[CommandRecord]:
+        """The open commands, by id."""
+        with self._database.reading("reading the open commands") as connection:
+            return commands.open_commands(connection)
+
+    def command(self, number: int) -> CommandRecord | None:
+        """One command with its outcome; None where it never was, or is long forgotten."""
+        with self._database.reading(f"reading command {number}") as connection:
+            return commands.find(connection, number)
+
+    def settle(self, number: int, outcome: str) -> None:
+        """Say how an open command ended: `done`, or the sentence why not. The first word counts."""
+        self.save((), {number: outcome})
+
+    @contextmanager
+    def _mastering(self, doing: str) -> Iterator[Connection]:
+        """A transaction that writes, and fails if a newer master has taken over from us."""
+        with self._database.writing(doing) as connection:
+            if self._epoch is not None:
+                check_epoch(connection, self._database.name, self._epoch)
+            yield connection
+
+
+def _grouped(records: Iterable[Record]) -> dict[type[Any], list[dict[str, Any]]]:
+    """Rows by class, in the order of `TABLES`, which has the changes before their examples."""
+    newest: dict[type[Any], dict[tuple[Any, ...], Record]] = {kind: {} for kind in TABLES}
+    for record in records:
+        if type(record) not in TABLES:
+            known = ", ".join(kind.__name__ for kind in TABLES)
+            raise RecordError(f"a {type(record).__name__} cannot be saved: give one of {known}")
+        newest[type(record)][key_of(record)] = record
+    return {kind: [row_of(each) for each in some.values()] for kind, some in newest.items() if some}
+
+
+def _drop_old_summaries(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    """Of each node that a summary came from, keep the newest layout versions only."""
+    site, node, version = SUMMARIES.c.site, SUMMARIES.c.node, SUMMARIES.c.layout_version
+    this = site == bindparam("its_site"), node == bindparam("its_node")
+    nth = select(version).where(*this).order_by(version.desc()).offset(SUMMARIES_KEPT).limit(1)
+    nodes = {(row["site"], row["node"]) for row in rows}
+    connection.execute(
+        delete(SUMMARIES).where(*this, version <= nth.scalar_subquery()),
+        [{"its_site": a_site, "its_node": a_node} for a_site, a_node in sorted(nodes)],
+    )

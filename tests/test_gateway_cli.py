@@ -1,0 +1,672 @@
+"""`opid-gateway` as an operator meets it: its answers, its exit codes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fleet_rig import CLASSES, SITE, FleetRig
+from mosquitto import Mosquitto, free_port
+from node_process import NodeProcess, wait_until
+
+from edge_opid.model import ModelError
+from edge_opid.tflite import checked, load_tflite
+from edge_opid.wire import SensorDeployed, SensorRetired, SensorSilent, decode
+from gateway.__main__ import main
+from gateway.registry import diagram
+from gateway.store import Store
+
+DOCS = Path(__file__).parent.parent / "docs" / "gateway.md"
+WAIT_S = 60.0
+ROLES = ("pm", "no", "co", "db")
+
+
+# --- a fleet with a history -----------------------------------------------------------------------
+
+
+def lived_fleet() -> FleetRig:
+    """Two nodes lose a sensor and gain another; one has a single sensor; one never came."""
+    rig = FleetRig(names=("n1", "n2", "n3"), sensors=ROLES, lacking={"n3": ROLES[1:]})
+    for _ in range(80):
+        for name in rig.names:
+            rig.read(name)
+    rig.pass_s(12)
+    for name in ("n1", "n2"):
+        rig.event(name, SensorRetired(f"co-{name}", rig.now_ms, "[b]flooded[/b]"))
+    rig.pass_s(10)
+    for name in ("n1", "n2"):
+        new = SensorDeployed(f"so-{name}", "so", rig.now_ms, "ppb", 0.0, 1.0, replaces=None)
+        rig.event(name, new)
+    rig.pass_s(10)
+    for _ in range(20):
+        for name in ("n1", "n2"):
+            rig.read(name)
+    rig.pass_s(3)
+    rig.event("n2", SensorDeployed("hum-2", "hum", rig.now_ms))
+    rig.event("n1", SensorSilent("db-n1", rig.now_ms, rig.now_ms - 20_000))
+    rig.sleep("n2")
+    return rig
+
+
+def save_to_file(source: Store, path: Path) -> None:
+    stored, changes = source.fleet(), source.changes(100)
+    with Store.open(f"sqlite:///{path}") as target:
+        target.save([*stored.nodes, *stored.sensors, *stored.orders, *changes, *stored.layouts])
+        for change in changes:
+            parts = source.members(change.id), source.fits(change.id), source.examples(change.id)
+            target.save([record for records in parts for record in records])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "gateway.sqlite"
+    save_to_file(lived_fleet().store, path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path, saved):
+    """A configuration and a database of one's own."""
+    shutil.copy(saved, tmp_path / "gateway.sqlite")
+    write_config(tmp_path)
+    return tmp_path
+
+
+def write_config(folder: Path, more: str = "") -> Path:
+    (folder / "key").write_text("5" * 64 + "\n")
+    (folder / "key").chmod(0o600)
+    path = folder / "gateway.toml"
+    path.write_text(
+        f"""
+[gateway]
+database = "sqlite:///gateway.sqlite"
+key = "key"
+[[groups]]
+id = "air"
+site = "{SITE}"
+classes = {list(CLASSES)}
+nodes = ["n1", "n2", "n3", "n4"]
+{more}
+"""
+    )
+    return path
+
+
+def dump(folder: Path) -> str:
+    with sqlite3.connect(folder / "gateway.sqlite") as connection:
+        return "\n".join(connection.iterdump())
+
+
+def records(folder: Path) -> str:
+    """Everything but the commands."""
+    return "\n".join(line for line in dump(folder).splitlines() if "commands" not in line)
+
+
+@pytest.fixture
+def opid(folder, capsys):
+    """Run a verb on the fleet: `opid("node", "show", "n1")` is `node show CONFIG n1`."""
+
+    def run(*words, config=folder / "gateway.toml"):
+        split = 1 if words[0] == "export" else 2
+        code = main([*words[:split], str(config), *map(str, words[split:])])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return run
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+RETIRE, DEPLOY = ("sensor", "retire"), ("sensor", "deploy")
+WHY = ("--reason", "broken")
+MISTAKES = {
+    "an unknown node": ([*RETIRE, "n9", "pm-n1", *WHY], "no node 'n9' is known; known: street/n1"),
+    "another site": ([*RETIRE, "farm/n1", "pm-n1", *WHY], "no node 'farm/n1' is known"),
+    "a node that never came": ([*RETIRE, "n4", "pm", *WHY], "no node street/n4 is known; known: "),
+    "an unknown sensor": (
+        [*RETIRE, "n1", "pm-9", *WHY],
+        "street/n1 has no sensor 'pm-9'; it has: co-n1, db-n1, no-n1, pm-n1, so-n1",
+    ),
+    "retired twice": (
+        [*RETIRE, "n1", "co-n1", *WHY],
+        "sensor 'co-n1': a retired sensor cannot be retired; it can be: announced, deployed",
+    ),
+    "an empty layout": (
+        [*RETIRE, "n3", "pm-n3", *WHY],
+        "sensor 'pm-n3' is the last one of street/n3, and a layout needs one: deploy another first",
+    ),
+    "a reason too long": (
+        [*RETIRE, "n1", "pm-n1", "--reason", "x" * 65],
+        "sensor-retired.reason must have at most 64 bytes, got 65",
+    ),
+    "a reason of two lines": (
+        [*RETIRE, "n1", "pm-n1", "--reason", "a\nb"],
+        "sensor-retired.reason must be one printable line",
+    ),
+    "an id in use": (
+        [*DEPLOY, "n1", "pm-n1", "--role", "so2"],
+        "sensor 'pm-n1' of street/n1 is active as 'pm': retire it first, or give the new one "
+        "another id",
+    ),
+    "an id being measured": ([*DEPLOY, "n2", "hum-2", "--role", "x"], "is measuring as 'hum'"),
+    "a role in use": (
+        [*DEPLOY, "n1", "pm-9", "--role", "pm"],
+        "role 'pm' of street/n1 belongs to 'pm-n1': retire that one first, or say that the new "
+        "sensor replaces it",
+    ),
+    "another role than the replaced one": (
+        [*DEPLOY, "n1", "pm-9", "--role", "so2", "--replaces", "pm-n1"],
+        "'pm-9' replaces 'pm-n1' and must have its role 'pm', got 'so2'",
+    ),
+    "an unknown sensor replaced": (
+        [*DEPLOY, "n1", "pm-9", "--role", "pm", "--replaces", "pm-0"],
+        "street/n1 has no sensor 'pm-0'",
+    ),
+    "a sensor that replaces itself": (
+        [*DEPLOY, "n1", "pm-9", "--role", "pm", "--replaces", "pm-9"],
+        "sensor-deployed.replaces must be another sensor",
+    ),
+    "the bias": ([*DEPLOY, "n1", "x", "--role", "bias"], "no sensor may be 'bias'"),
+    "no id": ([*DEPLOY, "n1", "PM 9", "--role", "pm"], "sensor-deployed.sensor must "),
+    "no scale": ([*DEPLOY, "n1", "x", "--role", "x", "--scale", "0"], "sensor-deployed.scale must"),
+    "no number": (
+        [*DEPLOY, "n1", "x", "--role", "x", "--reference", "nan"],
+        "sensor-deployed.reference must be finite in float32, got nan",
+    ),
+    "knots in disorder": (
+        [*DEPLOY, "n1", "x", "--role", "x", "--knots", "1", "-1"],
+        "sensor-deployed.knots must increase in float32, got 1.0, -1.0",
+    ),
+    "dead on arrival": (
+        [*DEPLOY, "n1", "x", "--role", "x", "--end-of-life", "2020-01-01"],
+        "--end-of-life must be in the future, got 2020-01-01",
+    ),
+    "show an unknown node": (["node", "show", "n9"], "no node 'n9' is known"),
+    "show a node that never came": (
+        ["node", "show", "n4"],
+        "node street/n4 has not introduced itself yet: is it running?",
+    ),
+    "sensors of an unknown node": (["sensor", "list", "--node", "n9"], "no node 'n9' is known"),
+    "an unknown change": (["change", "show", "77"], "there is no change 77: there are 1 to "),
+    "an unknown change exported": (["export", "77", "--out", "x"], "there is no change 77"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_and_exit_code_2_and_changes_nothing(mistake, opid, folder):
+    words, sentence = MISTAKES[mistake]
+    before = dump(folder)
+    code, out, err = opid(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("opid-gateway: ")
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+    assert dump(folder) == before
+
+
+def test_a_sensor_too_many_is_refused_before_it_can_stop_the_gateway(opid, folder):
+    """A layout has at most 160 columns: an order with more could not even be written down."""
+    knots = ["--knots", *map(str, range(32))]
+    for place in range(4):
+        words = [*DEPLOY, "n1", f"x{place}", "--role", f"x{place}", "--scale", 1, "--reference", 0]
+        assert opid(*words, *knots)[0] == 0
+    before = dump(folder)
+    code, _, err = opid(*DEPLOY, "n1", "x4", "--role", "x4", *knots)
+    assert code == 2
+    assert "street/n1 would have 164 columns with 'x4', and a layout has at most 160" in err
+    assert dump(folder) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sensor", "retire", "CONFIG", "n1", "pm-n1"],
+        ["sensor", "deploy", "CONFIG", "n1", "x"],
+        ["sensor", "deploy", "CONFIG", "n1", "x", "--role", "x", "--end-of-life", "soon"],
+        ["sensor", "deploy", "CONFIG", "n1", "x", "--role", "x", "--wait-s", "nan"],
+        ["change", "show", "CONFIG", "0"],
+        ["change", "show", "CONFIG", "99999999999999999999"],
+        ["change", "list", "CONFIG", "--limit", "-1"],
+        ["export", "CONFIG", "1", "--out", "x", "--format", "onnx"],
+        ["node"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_words_that_make_no_sense_are_exit_code_2(words, folder, capsys):
+    before = dump(folder)
+    config = str(folder / "gateway.toml")
+    with pytest.raises(SystemExit) as ended:
+        main([config if word == "CONFIG" else word for word in words])
+    assert (ended.value.code, capsys.readouterr().out) == (2, "")
+    assert dump(folder) == before
+
+
+def test_a_name_that_two_sites_have_is_not_guessed(opid, folder):
+    second = f'[[groups]]\nid = "hall"\nsite = "hall"\nclasses = {list(CLASSES)}\nnodes = ["n1"]'
+    write_config(folder, second)
+    before = dump(folder)
+    code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
+    assert code == 2
+    assert "node 'n1' could be hall/n1, street/n1: say which" in err
+    assert dump(folder) == before
+    assert opid("node", "show", f"{SITE}/n1")[0] == 0
+
+
+def test_a_database_that_is_not_there_is_not_made(opid, tmp_path):
+    (tmp_path / "gateway.sqlite").unlink()
+    for words in (["node", "list"], [*RETIRE, "n1", "pm-n1", *WHY], ["export", "1", "--out", "x"]):
+        code, out, err = opid(*words)
+        assert (code, out) == (2, "")
+        assert "no gateway has run with this configuration yet" in err
+    assert not (tmp_path / "gateway.sqlite").exists()
+
+
+def test_a_file_that_is_no_database_is_exit_code_1_and_one_sentence(opid, folder):
+    (folder / "gateway.sqlite").write_bytes(b"no database" * 1000)
+    code, out, err = opid("node", "list")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert (folder / "gateway.sqlite").read_bytes() == b"no database" * 1000
+
+
+def test_passwords_are_never_printed(folder, capsys, monkeypatch):
+    url = "postgresql://opid:hunter2@127.0.0.1:1/fleet"
+    monkeypatch.setenv("OPID_GATEWAY_DATABASE", url)
+    for verb in (["node", "list"], ["change", "list"], ["check"], ["run"]):
+        main([*verb, str(folder / "gateway.toml")])
+    told = capsys.readouterr()
+    assert "127.0.0.1" in told.out + told.err
+    assert "hunter2" not in told.out + told.err
+
+
+# --- announcements --------------------------------------------------------------------------------
+
+
+def test_without_a_gateway_a_command_waits_and_nothing_else_changes(opid, folder):
+    before = records(folder)
+    code, out, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
+    assert code == 0
+    assert out.splitlines() == [
+        "street/n1: column pm goes, with sensor pm-n1",
+        "street/n1: its layout will be db, no, so",
+    ]
+    assert "no gateway serves sqlite:///" in err
+    assert "command 1 waits for it" in err
+    assert records(folder) == before
+    with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+        [command] = store.commands()
+    event = decode(command.payload, SensorRetired)
+    assert (command.site, command.node, event.sensor) == (SITE, "n1", "pm-n1")
+    assert event.reason == "broken"
+
+
+def test_a_command_that_waits_already_counts_for_the_next_one(opid, folder):
+    assert opid(*RETIRE, "n1", "pm-n1", *WHY)[0] == 0
+    before = dump(folder)
+    code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
+    assert code == 2
+    assert "a retired sensor cannot be retired" in err
+    assert dump(folder) == before
+    assert opid(*DEPLOY, "n1", "pm-9", "--role", "pm")[0] == 0
+
+
+def test_what_a_deployment_will_do_is_told_beforehand(opid):
+    known = ["--reference", "-1.5", "--scale", "2", "--unit", "ppb", "--timeout-s", "30"]
+    hats = ["--knots", "-1", "0", "1", "--end-of-life", "2999-01-01"]
+    _, out, _ = opid(*DEPLOY, f"{SITE}/n1", "o3-1", "--role", "o3", *known, *hats)
+    assert "street/n1: column o3 (3 hats) comes, with sensor o3-1\n" in out
+    _, out, _ = opid(*DEPLOY, "n2", "pm-9", "--role", "pm", "--replaces", "pm-n2", *known)
+    assert "street/n2: column pm passes from sensor pm-n2 to pm-9\n" in out
+    _, out, _ = opid(*DEPLOY, "n3", "no-9", "--role", "no")
+    assert out.splitlines() == [
+        "street/n3: no-9 is measured first, for 50 readings",
+        "street/n3: its layout will be pm",
+    ]
+
+
+@contextmanager
+def gateway_that_says(folder: Path, outcome: str):
+    """A master of the database that settles every command with these words."""
+    over, ready = threading.Event(), threading.Event()
+
+    def serve():
+        with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+            store.claim()
+            ready.set()
+            while not over.wait(0.02):
+                for command in store.commands():
+                    store.settle(command.id, outcome)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert ready.wait(WAIT_S)
+        yield
+    finally:
+        over.set()
+        thread.join(WAIT_S)
+
+
+def test_what_the_gateway_refuses_after_all_is_its_sentence_and_exit_code_2(opid, folder):
+    before = records(folder)
+    with gateway_that_says(folder, "sensor 'pm-n1' has just gone"):
+        code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY, "--wait")
+    assert (code, err) == (2, "opid-gateway: sensor 'pm-n1' has just gone\n")
+    epoch = re.compile(r'INSERT INTO "?master.*')
+    assert epoch.sub("", records(folder)) == epoch.sub("", before)
+
+
+def test_whoever_waits_in_vain_is_told_what_is_open_and_gets_exit_code_3(opid, folder):
+    code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY, "--wait", "--wait-s", "0")
+    assert code == 3
+    assert "command 1 is still open after 0 s, and no gateway is running" in err
+    with gateway_that_says(folder, "done"):
+        code, _, err = opid(*RETIRE, "n2", "hum-2", *WHY, "--wait", "--wait-s", "1")
+        assert code == 3  # the master above obeys nobody: hum-2 is still being measured
+        assert "street/n2 measures hum-2, which takes its first readings" in err
+        code, _, err = opid("change", "show", 2, "--follow", "--wait-s", "0")
+    assert code in (0, 3)
+
+
+def test_following_a_change_ends_when_its_nodes_have_reported(opid, folder):
+    shown = json.loads(opid("change", "show", 2, "--json")[1])
+    assert {each["node"] for each in shown["members"]} == {"n1", "n2"}
+    assert opid("change", "show", 2, "--follow", "--wait-s", "0")[0] == 0
+    with sqlite3.connect(folder / "gateway.sqlite") as connection:
+        connection.execute("UPDATE nodes SET reported_version = 1 WHERE node = 'n2'")
+    code, out, err = opid("change", "show", 2, "--follow", "--wait-s", "0")
+    assert (code, "no (has 1)" in out) == (3, True)
+    assert "1 of 2 nodes are not ready after 0 s: street/n2 has not reported order" in err
+    assert "and is offline" in err
+
+
+# --- listings -------------------------------------------------------------------------------------
+
+
+def documented_keys(verb: str) -> set[str]:
+    [row] = re.findall(rf"^\| `{verb}` \| (.*) \|$", DOCS.read_text("utf-8"), re.MULTILINE)
+    return set(re.findall(r"`(\w+)`", row))
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["sensor", "list"], {"sensor": lambda found: found}),
+        (["node", "list"], {"node list": lambda found: found}),
+        (["node", "show", "n1"], {"node show": lambda f: [f], "sensor": lambda f: f["sensors"]}),
+        (["change", "list"], {"change list": lambda found: found}),
+        (
+            ["change", "show", "2"],
+            {
+                "change show": lambda found: [found],
+                "fit": lambda found: found["fits"],
+                "candidate": lambda found: [c for f in found["fits"] for c in f["candidates"]],
+                "member": lambda found: found["members"],
+            },
+        ),
+    ],
+    ids=lambda words: " ".join(words[:2]) if isinstance(words, list) else "",
+)
+def test_json_has_the_documented_keys_and_no_others(words, parts, opid, folder):
+    before = dump(folder)
+    code, out, err = opid(*words, "--json")
+    assert (code, err) == (0, "")
+    for what, pick in parts.items():
+        things = pick(json.loads(out))
+        assert things, what
+        for each in things:
+            assert set(each) == documented_keys(what)
+    assert dump(folder) == before
+
+
+def test_listings_show_what_was_said_as_it_was_said(opid, folder):
+    before = dump(folder)
+    code, out, err = opid("sensor", "list", "--node", "n1")
+    assert (code, err) == (0, "")
+    assert "[b]flooded[/b]" in out  # not markup
+    assert re.search(r"db-n1 +silent +db +0 +1 ", out)
+    assert re.search(r"co-n1 +retired +co ", out)
+    _, out, _ = opid("node", "list")
+    assert re.search(r"street/n1 +air +yes +3 ", out)
+    assert re.search(r"street/n2 +air +no ", out)
+    assert re.search(r"street/n4 +air +never +0 ", out)
+    _, out, _ = opid("node", "show", "n2")
+    assert re.search(r"hum-2 +measuring +hum +– +– ", out)
+    _, out, _ = opid("change", "list", "--limit", "1")
+    assert len(out.splitlines()) == 3
+    assert re.search(r"^2 +air +gathering .* – +so +40 ", out, re.MULTILINE)
+    _, out, _ = opid("change", "show", "2")
+    assert "fit on 30 labelled instances" in out
+    assert re.search(r"^\* \w+", out, re.MULTILINE)
+    assert dump(folder) == before
+
+
+# --- export ---------------------------------------------------------------------------------------
+
+
+def exported(opid, folder, *words):
+    path = folder / "model"
+    code, out, err = opid("export", 2, "--out", path, *words)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{path}: ")
+    assert not path.with_name("model.new").exists()
+    return path
+
+
+def test_both_ways_to_compute_an_exported_predictor_agree(opid, folder):
+    """Folded into W, and part by part in float64: apart by the rounding of W, no more."""
+    before = dump(folder)
+    with np.load(exported(opid, folder)) as saved:
+        model = {name: saved[name] for name in saved.files}
+    columns = list(model["columns"])
+    assert columns == ["bias", "db", "no", "pm", "so"]
+    assert list(model["classes"]) == list(CLASSES)
+    assert sorted([*model["survivors"], *model["new"]]) == columns
+    assert list(model["new"]) == ["so"]
+    x = np.random.default_rng(1).normal(size=(20, len(columns)))
+    x[:, columns.index("bias")] = 1.0
+    x_s = x[:, [columns.index(each) for each in model["survivors"]]]
+    x_a = x[:, [columns.index(each) for each in model["new"]]]
+    parts = x_s @ model["W_s"].astype(float) @ model["V_z"] + x_a @ model["V_a"] + model["bias"]
+    np.testing.assert_allclose(x @ model["W"].astype(float), parts, atol=1e-5)
+    assert np.ptp(parts) > 0.1
+    assert dump(folder) == before
+
+
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_a_tflite_file_scores_as_the_npz_does(weights, opid, folder):
+    with np.load(exported(opid, folder)) as saved:
+        W, columns = saved["W"], list(saved["columns"])
+    path = exported(opid, folder, "--format", "tflite", "--weights", weights)
+    data = checked(path.read_bytes(), "model")
+    assert b"new\nso" in data
+    try:
+        model = load_tflite(data).arranged(columns, CLASSES)
+    except ModelError as error:
+        if error.reason != "runtime":
+            raise
+        pytest.skip(str(error))
+    x = np.random.default_rng(2).normal(size=len(columns)).astype(np.float32)
+    x[columns.index("bias")] = 1.0
+    worst = np.abs(W).max() * np.abs(x).sum()
+    tolerance = 1e-5 if weights == "float32" else worst / 30  # a few steps of 1/127
+    np.testing.assert_allclose(model.scores(x), x @ W, atol=tolerance)
+
+
+def test_a_change_that_pushed_nothing_exports_nothing(opid, folder):
+    with sqlite3.connect(folder / "gateway.sqlite") as connection:
+        connection.execute("UPDATE changes SET pushed = -1 WHERE id = 2")
+    before = dump(folder)
+    code, _, err = opid("export", 2, "--out", folder / "model")
+    assert code == 2
+    assert "change 2 has pushed no weights: it was fitted on " in err
+    write_config(folder)
+    text = (folder / "gateway.toml").read_text()
+    (folder / "gateway.toml").write_text(text.replace('id = "air"', 'id = "water"'))
+    code, _, err = opid("export", 1, "--out", folder / "model")
+    assert (code, "change 1 is of group 'air', and the configuration has water" in err) == (2, True)
+    assert not (folder / "model").exists()
+    assert dump(folder) == before
+
+
+# --- init, run, and the whole way -----------------------------------------------------------------
+
+
+def init(folder: Path, *words: object) -> int:
+    fleet = ["--site", SITE, "--group", "air", "--class", "fresh", "--class", "stale"]
+    return main(["init", str(folder), *fleet, *map(str, words)])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_init_keeps_secrets_from_others_and_overwrites_nothing(tmp_path, capsys):
+    fleet = tmp_path / "fleet"
+    assert init(fleet, "--node", "n1", "--broker-port", "1884") == 0
+    told = capsys.readouterr().out
+    assert f"wrote {fleet}/keys/gateway.key" in told
+    assert "what is left to do:" in told
+    for secret in ("keys/gateway.key", "keys/gateway.credentials", "mosquitto/passwords"):
+        assert (fleet / secret).stat().st_mode & 0o777 == 0o600
+    before = files(fleet)
+    assert init(fleet, "--node", "n1") == 2
+    assert init(fleet, "--node", "n1", "--node", "n1", "--add-nodes") == 2
+    assert init(fleet, "--add-nodes") == 2
+    assert init(fleet, "--node", "N 1", "--add-nodes") == 2
+    assert files(fleet) == before
+    assert init(fleet, "--node", "n2", "--add-nodes") == 0
+    capsys.readouterr()
+    assert main(["check", str(fleet / "gateway.toml")]) == 0
+    told = capsys.readouterr().out
+    assert "group air of site street: n1, n2\n" in told
+    key = (fleet / "keys/gateway.key").read_text().strip()
+    assert key not in told
+    assert (fleet / "keys/gateway.pub").read_text().strip() in told
+
+
+@contextmanager
+def running(config: Path, log: Path, **environment: str):
+    """`opid-gateway run`, once it has started; killed at the end if it still lives."""
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "run", str(config)],
+            stdout=errors,
+            stderr=errors,
+            env={**os.environ, **environment},
+        )
+    try:
+        wait_until(
+            lambda: "event=started" in log.read_text() or process.poll() is not None, log.name
+        )
+        assert process.poll() is None, log.read_text()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(WAIT_S)
+
+
+def test_a_second_master_is_refused_and_the_first_goes_on(folder, tmp_path):
+    with Mosquitto(tmp_path / "broker") as broker:
+        port = {"OPID_BROKER_PORT": str(broker.port)}
+        config = folder / "gateway.toml"
+        with running(config, tmp_path / "log", **port) as first:
+            second = subprocess.run(
+                [sys.executable, "-m", "gateway", "run", str(config)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=WAIT_S,
+                env={**os.environ, **port},
+            )
+            assert (second.returncode, second.stdout) == (2, "")
+            assert f"is being served by process {first.pid} on" in second.stderr
+            assert len(second.stderr.splitlines()) == 1
+            assert first.poll() is None
+            with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+                assert store.has_master()
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(WAIT_S) == 0
+    with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+        assert not store.has_master()
+        assert len(store.fleet().nodes) == 3
+
+
+def sensors(node: str) -> str:
+    roles = ("temp", "co2", "db")
+    given = "reference = 20.0\nscale = 5.0\n"
+    return "".join(f'[[sensors]]\nid = "{r}-{node}"\nrole = "{r}"\n{given}' for r in roles)
+
+
+def node_of(fleet: Path, name: str, port: int) -> NodeProcess:
+    """The node as init made it, with sensors, and its state in its own folder."""
+    folder = fleet / "nodes" / f"{SITE}-{name}"
+    text = (folder / "node.toml").read_text().split("# One [[sensors]]")[0]
+    for path in ("/var/lib/opid-node", "/run/opid-node/status.json"):
+        text = text.replace(path, str(folder / Path(path).name))
+    node = NodeProcess(folder, port, "")
+    node.toml.write_text(text + sensors(name))
+    return node
+
+
+def listed(config: Path, capsys, *words: str):
+    assert main([*words[:2], str(config), *words[2:], "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_from_init_to_a_sensor_retired_on_real_nodes_behind_a_real_broker(tmp_path, capsys):
+    """The steps of docs/gateway.md, with the files that init made, passwords and rules included."""
+    fleet, port = tmp_path / "fleet", free_port()
+    assert init(fleet, "--node", "n1", "--node", "n2", "--broker-port", port) == 0
+    capsys.readouterr()
+    config, conf = fleet / "gateway.toml", fleet / "mosquitto" / "opid.conf"
+    quick = {"OPID_GATEWAY_SETTLE_S": "0.2", "OPID_GATEWAY_SUMMARY_WAIT_S": "0.2"}
+    with (
+        Mosquitto(tmp_path / "broker", config=conf, port=port),
+        running(config, tmp_path / "log", **quick) as gateway,
+        node_of(fleet, "n1", port),
+        node_of(fleet, "n2", port),
+    ):
+        wait_until(
+            lambda: all(
+                each["introduced"] and each["order"] == each["reported_order"] > 0
+                for each in listed(config, capsys, "node", "list")
+            ),
+            "both nodes obey their first order",
+        )
+        words = [*RETIRE, str(config), "n1", "co2-n1", "--reason", "dust", "--wait"]
+        code = main(words)
+        told = capsys.readouterr()
+        assert (code, told.err) == (0, "")
+        assert told.out.endswith("done: 1 of 1 nodes have reported\n")
+        assert main(words) == 2
+        assert "a retired sensor cannot be retired" in capsys.readouterr().err
+        code = main(["change", "show", str(config), "1", "--follow"])
+        assert (code, "co2" in capsys.readouterr().out) == (0, True)
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.wait(WAIT_S) == 0
+    states = {each["id"]: each["state"] for each in listed(config, capsys, "sensor", "list")}
+    assert states.pop("co2-n1") == "retired"
+    assert set(states.values()) == {"active"}
+    nodes = {each["node"]: each for each in listed(config, capsys, "node", "list")}
+    assert nodes["n1"]["reported_layout"] == nodes["n1"]["layout"] == 2
+    assert nodes["n2"]["reported_layout"] == nodes["n2"]["layout"] == 1
+
+
+# --- the documentation ----------------------------------------------------------------------------
+
+
+def test_the_lifecycle_in_the_documentation_is_the_one_in_the_code():
+    assert f"```mermaid\n{diagram()}\n```" in DOCS.read_text("utf-8")

@@ -1,0 +1,203 @@
+"""A gateway that is killed, flooded with copies, lied to, or wakes up with an old memory."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from fleet_rig import CLASSES, SITE, FleetRig
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rig import KEY
+
+from edge_opid.wire import (
+    Channel,
+    Desired,
+    NodeTopics,
+    SensorDeployed,
+    SensorRetired,
+    open_desired,
+)
+from gateway.policy import Group, Policy
+from gateway.registry.fleet import Fleet
+from gateway.runner import recalled
+from gateway.service import Gateway
+
+QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)
+NAMES = ("n1", "n2")
+
+
+def story(crashes=None, copies=1) -> FleetRig:
+    """Two nodes, an announced death and a birth, then a silent death."""
+    fleet = FleetRig(names=NAMES, policy=QUICK, crashes=crashes or {}, copies=copies)
+    fleet.pass_s(2)
+    for _ in range(20):
+        for name in NAMES:
+            fleet.read(name)
+    for name in NAMES:
+        fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "broken"))
+        voc = SensorDeployed(f"voc-{name}", "voc", fleet.now_ms, reference=0.0, scale=1.0)
+        fleet.event(name, voc)
+    fleet.pass_s(4)
+    for _ in range(11):
+        for name in NAMES:
+            fleet.read(name)
+        fleet.pass_s(1)
+    for _ in range(45):
+        fleet.read("n1", only=["no-n1", "co-n1", "voc-n1"], labelled=False)
+        fleet.read("n2", labelled=False)
+        fleet.pass_s(1)
+    fleet.pass_s(5)
+    return fleet
+
+
+def outcome(fleet: FleetRig):
+    """What a story comes to: sensors, layouts, changes, and the model each node holds."""
+    records = fleet.gateway.fleet
+    sensors = {
+        key: sorted((s.id, s.state) for s in records.sensors[key].values()) for key in records.nodes
+    }
+    layouts = {key: (r.version, r.sensors, r.change) for key, r in records.layouts.items()}
+    changes = [(c.id, c.arrived, c.retired, c.columns, c.fitted) for c in fleet.store.changes(99)]
+    models = {name: fleet.nodes[name].node.state.slots.matrices() for name in NAMES}
+    held = {name: {slot: W.tobytes() for slot, W in m.items()} for name, m in models.items()}
+    return sensors, layouts, changes, {name: slots.get("model") for name, slots in held.items()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    fleet = story()
+    assert fleet.agreed()
+    assert [len(each) for each in outcome(fleet)] == [2, 2, 2, 2]
+    return outcome(fleet), fleet.steps
+
+
+def test_killed_at_any_moment_it_ends_in_the_same_state(undisturbed):
+    """Thirty lives, each killed at ten moments, before or after the transaction."""
+    expected, steps = undisturbed
+    rng = random.Random(4)
+    for _ in range(30):
+        moments = rng.sample(range(1, steps), 10)
+        fleet = story({moment: rng.choice(["unsaved", "saved"]) for moment in moments})
+        assert fleet.agreed()
+        assert outcome(fleet) == expected, moments
+
+
+def test_every_message_delivered_three_times_changes_nothing(undisturbed):
+    fleet = story(copies=3)
+    expected, _ = undisturbed
+    assert fleet.agreed()
+    assert outcome(fleet) == expected
+    assert fleet.gateway.counts["refused-stale"] > 0
+
+
+def test_versions_never_come_twice_with_other_content():
+    seen: dict[tuple[str, int], bytes] = {}
+    rng = random.Random(2)
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    publish = fleet.publish
+
+    def watching(topic, payload, retain=False):
+        if topic.endswith("/desired"):
+            desired: Desired = open_desired(payload, [KEY.verify_key])
+            key = desired.node, desired.version
+            assert seen.setdefault(key, payload) == payload
+        publish(topic, payload, retain)
+
+    fleet.publish = watching
+    fleet.crashes = {n: rng.choice(["unsaved", "saved"]) for n in range(1, 400, 3)}
+    fleet.pass_s(3)
+    for number in range(6):
+        for name in NAMES:
+            at = fleet.now_ms
+            fleet.event(name, SensorDeployed(f"x{number}", f"x{number}", at, None, 0.0, 1.0))
+        fleet.pass_s(4)
+    assert fleet.agreed()
+    assert len(seen) == 2 * 6
+
+
+def test_a_broker_without_memory_is_told_everything_again():
+    fleet = story()
+    orders = dict(fleet.retained)
+    fleet.retained.clear()
+    fleet.perform(fleet.gateway.connected(False, fleet.now_ms))
+    wanted = {topic: payload for topic, payload in orders.items() if topic.endswith("desired")}
+    assert {t: p for t, p in fleet.retained.items() if t.endswith("desired")} == wanted
+
+
+def test_an_order_nobody_reports_is_published_again_and_again():
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    fleet.pass_s(2)
+    lost = []
+    publish = fleet.publish
+    fleet.publish = lambda topic, payload, retain=False: (
+        lost.append(topic) if topic.endswith("n1/desired") else publish(topic, payload, retain)
+    )
+    fleet.event("n1", SensorRetired("pm-n1", fleet.now_ms, "broken"))
+    fleet.pass_s(400)
+    assert 4 <= len(lost) <= 10  # after 30, 60, 120, 240 seconds; and the weights of the change
+    fleet.publish = publish
+    fleet.pass_s(500)
+    assert fleet.agreed()
+
+
+def test_a_database_restored_from_a_backup_does_not_repeat_a_version():
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    fleet.pass_s(2)
+    stored, pushed = recalled(fleet.store)
+    for number in range(3):
+        fleet.event("n1", SensorDeployed(f"x{number}", f"x{number}", fleet.now_ms, None, 0.0, 1.0))
+        fleet.pass_s(6)
+    before = fleet.status("n1")
+    fleet.gateway = Gateway(QUICK, [fleet.group], KEY, stored, pushed)
+    fleet.pass_s(40)
+    assert fleet.agreed()
+    after = fleet.status("n1")
+    assert after.version > before.version
+    assert after.layout_version > before.layout_version
+    assert fleet.nodes["n1"].node.counted()["refused-conflict"] == 0
+
+
+def test_a_node_in_no_group_is_not_served():
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    before = outcome(fleet)
+    fleet.publish(f"opid/1/{SITE}/stranger/status", b"")
+    fleet.deliver()
+    assert fleet.gateway.counts["refused-stranger"] == 1
+    assert outcome(fleet) == before
+
+
+def test_a_node_with_other_classes_is_refused_with_both_lists():
+    fleet = FleetRig(names=NAMES, policy=QUICK, asleep=NAMES)
+    fleet.gateway.fleet._group_of[SITE, "n1"] = replace(fleet.group, classes=CLASSES[::-1])
+    fleet.wake("n1")
+    assert fleet.gateway.counts["refused-classes"] >= 1
+    assert "alarm" in fleet.gateway.complaints[0]
+    assert fleet.gateway.fleet.nodes == {}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    channel=st.sampled_from([c for c in Channel if not c.per_source]),
+    payload=st.binary(max_size=200),
+)
+def test_whatever_bytes_arrive_the_gateway_lives_on(channel, payload):
+    gateway = Gateway(QUICK, [Group("air", SITE, CLASSES, NAMES)], KEY)
+    before = gateway.fleet.take_unsaved()
+    assert gateway.handle(str(NodeTopics(SITE, "n1").to(channel)), payload, 0) == []
+    assert gateway.fleet.take_unsaved() == before == []
+    assert gateway.counts.total() == 1
+
+
+def test_a_fleet_remembers_exactly_what_was_saved():
+    fleet = story()
+    stored, _ = recalled(fleet.store)
+    again = Fleet([fleet.group], stored)
+    mine = fleet.gateway.fleet
+    assert again.nodes == mine.nodes
+    assert again.layouts == mine.layouts
+    assert again.orders == mine.orders
+    assert dict(again.sensors) == {k: v for k, v in mine.sensors.items() if v}
+    assert again.next_change == mine.next_change
+    assert again.take_unsaved() == []
