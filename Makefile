@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint kill fuzz bench-update bench-precision bench-room bench-carry bench-node bench-paper arm clean
+.PHONY: help setup test lint kill fuzz bench-update bench-precision bench-room bench-carry bench-node bench-paper bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench-node: setup  ## a node through mosquitto: throughput, latency, memory
 
 bench-paper: $(VENV)/.bench  ## the paper's tables and figures, into docs/results (QUICK=1: a look)
 	$(BIN)/python benchmarks/paper.py $(if $(QUICK),--quick)
+
+bench-tflite: setup  ## .tflite files in both runtimes: size, difference, labels, speed, memory
+	$(BIN)/python benchmarks/tflite_files.py
 
 arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under emulation (root)
 	sh .ci/arm

@@ -11,10 +11,12 @@ from edge_opid.node.inputs import Accepted, Labelled, Ordered
 from edge_opid.node.snapshot import pack_state
 from edge_opid.node.state import NodeState
 from edge_opid.source.number import NOTHING, Number, expected_after
-from edge_opid.store import Store
-from edge_opid.wire import Desired, InstanceId, Reading, decode
+from edge_opid.store import Note, Store
+from edge_opid.wire import Desired, InstanceId, decode
 from firmware_sim.checks_promise import BrokenPromise, SentBy
 from firmware_sim.digest import Digest
+
+SPOILT = ("quarantined", "damaged")
 
 
 class WatchedStore(Store):
@@ -93,9 +95,7 @@ class Chronicle:
             self._complain("reading twice", f"{source} {tuple(number)} after {tuple(last)}")
         if number != expected_after(last, number.boot):
             self._complain("reading skipped", f"{source} {tuple(number)} after {tuple(last)}")
-        sent = self._sources[source].payloads.get(number)
-        said = decode(sent, Reading) if sent is not None else None
-        if said is None or (said.values, said.label) != (accepted.values, accepted.label):
+        if self._sources[source].said.get(number) != (accepted.values, accepted.label):
             self._complain("reading altered", f"{source} {tuple(number)} is not what was sent")
         applied[number] = None
 
@@ -117,6 +117,12 @@ class Chronicle:
         self._labelled.add(instance)
 
     # --- when it comes back -----------------------------------------------------------------------
+
+    def noted(self, notes: Sequence[Note]) -> None:
+        """What the store says about its files: a power cut alone spoils none of them."""
+        for note in notes:
+            if note.kind in SPOILT:
+                self._complain("file spoilt", f"{note.kind}: {note.sentence}")
 
     def recovered(self, index: int, end: int, records: Sequence[bytes]) -> None:
         """A new life has read back these records, behind a snapshot that covers those before."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edge_opid.source.number import NOTHING, Number
+
+Said = tuple[Mapping[str, float], str | None]
+"""What a reading says: values by sensor, and the truth, where it is known."""
 
 
 class BrokenPromise(AssertionError):  # noqa: N818 - not an error of the simulator
@@ -24,14 +28,14 @@ class SentBy:
     """What one sensor's script has sent, under which number, and what it knows to have arrived."""
 
     name: str
-    payloads: dict[Number, bytes] = field(default_factory=dict)
+    said: dict[Number, Said] = field(default_factory=dict)
     taken: dict[Number, None] = field(default_factory=dict)  # `send` returned: it must arrive …
     lost: set[Number] = field(default_factory=set)  # … unless its own power went too early
     acknowledged: Number = NOTHING
 
-    def numbered(self, number: Number, payload: bytes) -> None:
+    def numbered(self, number: Number, said: Said) -> None:
         """A reading got its number."""
-        if self.payloads.setdefault(number, payload) != payload:
+        if self.said.setdefault(number, said) != said:
             what = f"{self.name} has sent two readings under {tuple(number)}"
             raise BrokenPromise("number used twice", what)
 

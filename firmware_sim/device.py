@@ -21,6 +21,7 @@ from edge_opid.service import NodeClock, Service
 from edge_opid.store import Limits
 from edge_opid.wire import Channel, NodeTopics, Status, encode
 from firmware_sim.checks_node import Chronicle, WatchedStore
+from firmware_sim.checks_promise import BrokenPromise
 from firmware_sim.clock import WallClock, dice
 from firmware_sim.disk import PowerCut, TornDisk
 from firmware_sim.network import Network
@@ -30,15 +31,20 @@ SMALL_STORE = Limits(  # so small that a minute fills segments and takes snapsho
     page_bytes=512,
     segment_bytes=8_192,
     segments_max=4,
-    record_bytes_max=6_144,
-    pending_bytes_max=12_288,
+    record_bytes_max=4_096,
+    pending_bytes_max=7_168,
     snapshot_bytes_max=131_072,
 )
-PATIENCE_MS = 1_500  # a crash that waits for a certain operation does not wait for ever
+PATIENCE_MS = 4_000  # a crash that waits for a certain operation does not wait for ever
 
 
 class Device:
-    """A process that starts, goes round, dies and starts again, on a machine with a clock."""
+    """A process that starts, goes round, dies and starts again, on a machine with a clock.
+
+    `deaths` are the exceptions by which the simulator ends it.
+    """
+
+    deaths: tuple[type[Exception], ...] = ()
 
     def __init__(self, network: Network, client: str, seed: object, tick_ms: int) -> None:
         self.network, self.clock, self.client, self.seed = network, network.clock, client, seed
@@ -77,6 +83,18 @@ class Device:
         if self.alive:
             self._turn_at(self.clock.now_ms + self._tick_ms)
 
+    def guarded(self, doing: Callable[[], None]) -> None:
+        """Do it, unless the process dies over it; by itself it never does."""
+        try:
+            doing()
+        except self.deaths:
+            self.died()
+        except BrokenPromise:
+            raise
+        except Exception as error:
+            what = f"{self.client}: {type(error).__name__}: {error}"
+            raise BrokenPromise("process died", what) from error
+
     # --- what each kind of device does in its own way ---------------------------------------------
 
     def open(self) -> None:
@@ -87,13 +105,15 @@ class Device:
         """One turn of the real loop."""
         raise NotImplementedError
 
-    def guarded(self, doing: Callable[[], None]) -> None:
-        """Do it, unless the process dies over it."""
+    def died(self) -> None:
+        """It is gone, in the middle of something."""
         raise NotImplementedError
 
 
 class NodeDevice(Device):
-    """A node: the real service on a disk that tears."""
+    """A node: the real service on a disk that tears. A crash comes out of its disk."""
+
+    deaths = (PowerCut,)
 
     def __init__(
         self,
@@ -117,6 +137,7 @@ class NodeDevice(Device):
         chance = dice(self.seed, self.client, "nonce", self.life)
         store, found = WatchedStore.open(self.disk, self._limits, lambda: chance.randbytes(8))
         records = list(found.records)
+        self.chronicle.noted(found.notes)
         self.chronicle.recovered(found.index, found.end, records)
         self.node = EdgeNode(self.config, self._keys)
         self.node.restore(found.snapshot, records)
@@ -152,13 +173,6 @@ class NodeDevice(Device):
         """One turn of the service."""
         self.service.round()
 
-    def guarded(self, doing: Callable[[], None]) -> None:
-        """A power cut, or a kill, comes out of the disk as an exception."""
-        try:
-            doing()
-        except PowerCut:
-            self._died()
-
     # --- what can happen to it --------------------------------------------------------------------
 
     def crash(self, after_steps: int, back_ms: int, *, dark: bool) -> None:
@@ -188,9 +202,9 @@ class NodeDevice(Device):
 
     def _die_at_last(self, life: int) -> None:
         if self.alive and life == self.life:
-            self._died()
+            self.died()
 
-    def _died(self) -> None:
+    def died(self) -> None:
         """A process that is killed leaves the page cache to the next; a power cut takes it."""
         self.alive = False
         link = getattr(self, "link", None)

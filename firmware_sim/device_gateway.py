@@ -1,16 +1,16 @@
-"""The gateway on a simulated machine: the real runner, its real database, and a fuse.
+"""The gateway on a simulated machine: the real runner, its database, and a fuse.
 
-The database is one in memory that outlives the process, as a file would. The fuse kills the process
+The database outlives the process, as a file would. The fuse kills the process
 at any of the points where it matters: before and after a transaction, before a message leaves,
 before a delivery is acknowledged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from nacl.signing import SigningKey
 
@@ -24,10 +24,11 @@ from firmware_sim.device import PATIENCE_MS, Device
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
 from gateway.fitter import Outcome, attempt
-from gateway.fitting import FitJob
+from gateway.material import FitJob
 from gateway.policy import Group, Policy
+from gateway.recall import recalled
 from gateway.registry import FitRecord, Record
-from gateway.runner import Runner, recalled
+from gateway.runner import Runner
 from gateway.service import Gateway
 from gateway.store import Store
 
@@ -53,16 +54,20 @@ class Fuse:
                 raise Killed
 
 
-class FusedStore(Store):
-    """The real store, of which a kill may take the transaction, or what should follow it."""
+class FusedStore:
+    """What `save` becomes when a kill may take the transaction, or what should follow it."""
 
-    fuse: Fuse
+    def __init__(self, store: Store, fuse: Fuse) -> None:
+        self._store, self._fuse = store, fuse
 
     def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
         """As `Store` does."""
-        self.fuse.step()
-        super().save(records, outcomes)
-        self.fuse.step()
+        self._fuse.step()
+        self._store.save(records, outcomes)
+        self._fuse.step()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 class GatewayLink(SimLink):
@@ -123,7 +128,9 @@ class SimFitter:
 
 
 class GatewayDevice(Device):
-    """The gateway of one fleet."""
+    """The gateway of one fleet. A crash comes out of its fuse."""
+
+    deaths = (Killed,)
 
     def __init__(
         self,
@@ -133,15 +140,14 @@ class GatewayDevice(Device):
         key: SigningKey,
         witness: Witness,
         seed: object,
+        store: Store,
         fit: Fitting = cheap_attempt,
     ) -> None:
         super().__init__(network, CLIENT, seed, tick_ms=250)
         self.policy, self.group, self.witness = policy, group, witness
         self._key, self._fit = key, fit
         self.fuse = Fuse()
-        self.store = FusedStore.open("sqlite://")
-        assert isinstance(self.store, FusedStore)
-        self.store.fuse = self.fuse
+        self.store = store
         self._back_ms = 0
 
     def open(self) -> None:
@@ -154,7 +160,7 @@ class GatewayDevice(Device):
         self.runner = Runner(
             self.gateway,
             self.link,
-            self.store,
+            cast(Store, FusedStore(self.store, self.fuse)),
             NodeClock(self.wall.wall, self.wall.monotonic),
             SimFitter(self.clock, self._fit),
             Notify({}),
@@ -166,13 +172,6 @@ class GatewayDevice(Device):
         """One turn of the runner."""
         self.runner.round()
 
-    def guarded(self, doing: Callable[[], None]) -> None:
-        """The fuse ends the process in the middle of whatever it does."""
-        try:
-            doing()
-        except Killed:
-            self._died()
-
     def crash(self, after_steps: int, back_ms: int) -> None:
         """Die at the so-manieth deed from now, or soon; come back later."""
         self._back_ms = back_ms
@@ -183,9 +182,10 @@ class GatewayDevice(Device):
 
     def _die_at_last(self, life: int) -> None:
         if self.alive and life == self.life:
-            self._died()
+            self.died()
 
-    def _died(self) -> None:
+    def died(self) -> None:
+        """Its kernel hangs up, and somebody starts it again."""
         self.alive, self.fuse.left = False, None
         self.link.abort()
         self.boot_later(self._back_ms)

@@ -20,13 +20,11 @@ from edge_opid.source.connect import decode_ack, encode_reading, settings_for
 from edge_opid.source.number import BOOT_MAX, NOTHING, Number
 from edge_opid.source.source import Source
 from edge_opid.source.spool import Spool
-from firmware_sim.checks_promise import SentBy
+from firmware_sim.checks_promise import Said, SentBy
 from firmware_sim.clock import dice
 from firmware_sim.device import Device
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
-
-Said = tuple[Mapping[str, float], str | None]
 
 
 @dataclass
@@ -105,7 +103,10 @@ class SimSource(Source):
 
 
 class SourceDevice(Device):
-    """A script that reads its sensors again and again, and sends what it reads."""
+    """A script that reads its sensors again and again, and sends what it reads.
+
+    Nothing kills it in the middle of a step: between two is bad enough.
+    """
 
     def __init__(
         self,
@@ -153,10 +154,6 @@ class SourceDevice(Device):
         """Hear acknowledgements, send what is due."""
         self.source.pump()
 
-    def guarded(self, doing: Callable[[], None]) -> None:
-        """Nothing kills a script in the middle of a step: between two is bad enough."""
-        doing()
-
     @property
     def drained(self) -> bool:
         """Whether everything is acknowledged, as far as this life of the script knows."""
@@ -176,12 +173,12 @@ class SourceDevice(Device):
     ) -> bytes:
         payload = encode_reading(boot, seq, time_ms, values, label)
         if boot:  # the source begins with a question about an impossible reading
-            self.sent.numbered(Number(boot, seq), payload)
+            self.sent.numbered(Number(boot, seq), (dict(values), label))
         return payload
 
     def _heard(self, payload: bytes) -> tuple[int, int]:
         upto = Number(*decode_ack(payload))
-        if upto.seq and upto <= next(reversed(self.sent.payloads), NOTHING):
+        if upto.seq and upto <= next(reversed(self.sent.said), NOTHING):
             self.sent.heard(upto)  # number 0 acknowledges nothing: it asks for the first
         return upto
 

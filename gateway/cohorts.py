@@ -25,7 +25,7 @@ from .registry.fleet import Fleet
 
 def wanted(fleet: Fleet, key: NodeKey) -> tuple[SensorDescription, ...]:
     """The sensors the node's layout should have now, by role."""
-    return tuple(sensor.described() for sensor in fleet.in_layout(key))
+    return tuple(fleet.described(sensor) for sensor in fleet.in_layout(key))
 
 
 def unsettled(fleet: Fleet, key: NodeKey) -> bool:

@@ -7,7 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from .fitting import FitJob, fit_change
+from .fitting import fit_change
+from .material import FitJob
 from .registry import FitRecord
 
 

@@ -6,53 +6,29 @@ Two views of the same columns compete, by how often they were right on held-out 
   columns are X^(a) of the E-stage, learned from the batch alone (the paper's).
 - **group**: some members have had all of these columns for long, the newcomers' among them; then W
   for all columns comes from their statistics, and the E-stage only corrects it.
-
-Summaries that cannot be right are refused and named; the rest go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_opid.errors import OpidError
-from edge_opid.layout.layout import BIAS, Layout
-from edge_opid.learner import Summary as Statistics
-from edge_opid.wire import Summary, WireError, decode, to_bytes
+from edge_opid.layout.layout import BIAS
+from edge_opid.wire import to_bytes
 
 from .estage import LINEAR, BestModel, LinearModel, fit_best, fold, rounded
-from .pooling import Member, Pool, pool
-from .registry import ChangeRecord, ExampleRecord, FitRecord, LayoutRecord, SummaryRecord
-from .registry.columns import column_names, layout_in, role_of
+from .material import FitJob, Floats, Known, batch, known, vanished
+from .pooling import Pool, pool
+from .registry import ChangeRecord, FitRecord
 
-Floats = NDArray[np.float64]
 Rows = dict[str, NDArray[np.float32]]
 """The weights of each column, by its name."""
 
 GROUP_READINGS_PER_COLUMN = 10
 """Statistics of fewer readings than this a column are no knowledge of the newcomers."""
-
-
-@dataclass(frozen=True)
-class FitJob:
-    """All that a fit depends on."""
-
-    change: ChangeRecord
-    size: int
-    """How many of the examples, the first ones, the batch has."""
-    classes: tuple[str, ...]
-    layouts: Mapping[tuple[str, str, int], LayoutRecord]
-    """By site, node and version: of every example and every summary."""
-    summaries: Sequence[SummaryRecord]
-    examples: Sequence[ExampleRecord]
-    previous: FitRecord | None
-    """The fit that nodes have now."""
-    lam: float
-    rho: float
-    weights: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -71,19 +47,11 @@ class View:
         return float(self.best.hits.mean()) if len(self.best.hits) else 0.0
 
 
-@dataclass
-class _Gathered:
-    """The change's raw material, checked and in the order of its columns."""
-
-    members: list[Member] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-
-
 def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     """Fit the change on its batch, and say whether the result is worth pushing."""
-    known = _members(job)
-    X, y = _batch(job)
-    views = [view for view in _views(job, known.members, X, y) if view is not None]
+    group = known(job)
+    X, y = batch(job)
+    views = [view for view in _views(job, group, X, y) if view is not None]
     view = max(views, key=lambda each: (each.accuracy, not each.new))
     W = _matrix(job, view)
     weights = W.astype(np.float32)
@@ -97,7 +65,7 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
         _worth_pushing(job, view, X, y),
         tuple(asdict(row) for row in view.best.table),
         view.pool.nodes,
-        {**known.refused, **view.pool.refused},
+        {**group.refused, **view.pool.refused},
         view.pool.known.readings,
         loss,
         _parts(view, weights),
@@ -106,111 +74,29 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     )
 
 
-# -- what the group knew ---------------------------------------------------------------------------
-
-
-def _members(job: FitJob) -> _Gathered:
-    """Of each node the newest statistics that know every surviving column."""
-    found = _Gathered()
-    survivors = set(_survivors(job.change))
-    newest = sorted(job.summaries, key=lambda each: -each.layout_version)
-    for record in newest:
-        name = f"{record.site}/{record.node}"
-        if name in {member.node for member in found.members}:
-            continue
-        try:
-            member = _member(job, record, name)
-        except (OpidError, ValueError) as error:
-            found.refused[name] = f"layout {record.layout_version}: {error}"
-            continue
-        if survivors <= set(member.roles):
-            found.members.append(member)
-    return found
-
-
-def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
-    summary = decode(record.payload, Summary)
-    layout = job.layouts.get((record.site, record.node, record.layout_version))
-    if layout is None:
-        raise WireError("layout", f"nobody remembers layout {record.layout_version} of {name}")
-    columns = column_names(layout_in(layout, summary.sensors))
-    statistics = Statistics(
-        0,
-        summary.lam,
-        summary.rho,
-        summary.readings,
-        summary.evidence,
-        summary.gram_array(),
-        summary.moment_array(),
-    )
-    return Member(name, columns, statistics)
-
-
-def _survivors(change: ChangeRecord) -> tuple[str, ...]:
-    return tuple(column for column in change.columns if role_of(column) not in change.arrived)
-
-
-def _vanished(members: Sequence[Member], change: ChangeRecord) -> tuple[str, ...]:
-    """Retired columns that everybody's statistics have: W^(s) is tied to them by λ (Eq. 2)."""
-    if not members:
-        return ()
-    common = set.intersection(*(set(member.roles) for member in members))
-    return tuple(sorted(column for column in common if role_of(column) in change.retired))
-
-
-# -- the batch -------------------------------------------------------------------------------------
-
-
-def _batch(job: FitJob) -> tuple[Floats, NDArray[np.int64]]:
-    """The examples' columns in the order of the change, and their classes."""
-    ready: dict[tuple[str, str, int], tuple[Layout, list[int], dict[str, str]]] = {}
-    rows = []
-    for example in job.examples[: job.size]:
-        key = example.site, example.node, example.layout_version
-        if key not in ready:
-            ready[key] = _encoder(job, job.layouts[key])
-        layout, order, roles = ready[key]
-        values = {roles[sensor]: v for sensor, v in example.values.items() if sensor in roles}
-        rows.append(layout.encode(values, drop_gated=True)[order])
-    X = np.array(rows, float).reshape(len(rows), len(job.change.columns))
-    return X, np.array(
-        [job.classes.index(each.label) for each in job.examples[: job.size]], np.int64
-    )
-
-
-def _encoder(job: FitJob, record: LayoutRecord) -> tuple[Layout, list[int], dict[str, str]]:
-    layout = layout_in(record)
-    names = column_names(layout)
-    order = [names.index(column) for column in job.change.columns]
-    return layout, order, {sensor.id: sensor.role for sensor in record.sensors}
-
-
 # -- fitting ---------------------------------------------------------------------------------------
 
 
-def _views(
-    job: FitJob, members: Sequence[Member], X: Floats, y: NDArray[np.int64]
-) -> list[View | None]:
-    change = job.change
-    survivors = _survivors(change)
-    paper = _view(job, members, survivors, X, y, needed=0)
-    if len(survivors) == len(change.columns):
+def _views(job: FitJob, group: Known, X: Floats, y: NDArray[np.int64]) -> list[View | None]:
+    columns = job.change.columns
+    paper = _view(job, group, group.survivors, X, y, needed=0)
+    if len(group.survivors) == len(columns):
         return [paper]
-    needed = GROUP_READINGS_PER_COLUMN * len(change.columns)
-    return [paper, _view(job, members, change.columns, X, y, needed)]
+    needed = GROUP_READINGS_PER_COLUMN * len(columns)
+    return [paper, _view(job, group, columns, X, y, needed)]
 
 
 def _view(
     job: FitJob,
-    members: Sequence[Member],
+    group: Known,
     survivors: Sequence[str],
     X: Floats,
     y: NDArray[np.int64],
     needed: int,
 ) -> View | None:
     """The fit with statistics for these columns; None where too few readings know them."""
-    gone = _vanished(members, job.change)
-    found = pool(members, survivors, len(job.classes), gone)
+    gone = vanished(group.members, job.change)
+    found = pool(group.members, survivors, len(job.classes), gone)
     if found.known.readings < needed:
         return None
     columns = job.change.columns

@@ -12,7 +12,8 @@ from edge_opid.service import NodeClock
 
 from .config import GatewayConfig, load_signing_key
 from .fitter import ThreadFitter
-from .runner import Runner, recalled
+from .recall import recalled
+from .runner import Runner
 from .service import Gateway
 from .store import Store
 

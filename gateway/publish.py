@@ -75,6 +75,11 @@ class Publisher:
         topic = str(Topic(*key, Channel.DESIRED))
         return Publish(topic, self._fleet.orders[key].payload, retain=True)
 
+    @property
+    def waiting(self) -> int:
+        """How many orders have been published and not been reported yet."""
+        return len(self._waiting)
+
     # -- keeping after them --------------------------------------------------------------------
 
     def reported(self, key: NodeKey) -> bool:

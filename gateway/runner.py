@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from edge_opid import log
 from edge_opid.link.contract import (
@@ -27,13 +26,12 @@ from edge_opid.link.contract import (
 )
 from edge_opid.notify import Notify
 from edge_opid.service import NodeClock
-from edge_opid.wire import SensorDeployed, SensorRetired, WireError, decode
+from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, decode
 
 from .actions import Action, Fit, ForgetExamples, Listen, Publish
 from .fitter import FitFailed, Fitter
-from .fitting import FitJob
-from .registry import ChangeRecord, FitRecord, SummaryRecord
-from .registry.fleet import Stored
+from .recall import fit_job
+from .registry import FitRecord, Record
 from .service import Gateway
 from .store import CommandRecord, DatabaseError, MasterError, Store
 
@@ -67,6 +65,7 @@ class Runner:
         self._outcomes: dict[int, str] = {}
         self._looked_ms = self._ticked_ms = 0
         self._filters: frozenset[str] = frozenset()
+        self._wave = self._wave_ms = 0
 
     def stop(self) -> None:
         """End after this round. A signal handler may call it: it only sets a flag."""
@@ -96,11 +95,13 @@ class Runner:
 
     def round(self) -> None:
         """One turn."""
+        began_ms = self._clock.now_ms()
         self._take_in()
         self._take_commands()
         self._take_fits()
         self._tick()
         self._settle()
+        self._follow_wave(began_ms)
         self._notify.alive(self._clock.now_ms())
 
     def drain(self) -> None:
@@ -157,7 +158,7 @@ class Runner:
 
     def _obey(self, command: CommandRecord, now_ms: int) -> str:
         try:
-            event = decode(command.payload, SensorRetired, SensorDeployed)
+            event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
         except WireError as error:
             return str(error)
         outcome = self.gateway.command((command.site, command.node), event, now_ms) or "done"
@@ -202,11 +203,11 @@ class Runner:
         for delivery in deliveries:
             self._link.acknowledge(delivery)
 
-    def _saved(self, records: Sequence[object]) -> bool:
+    def _saved(self, records: Sequence[Record]) -> bool:
         if not records and not self._outcomes:
             return True
         try:
-            self._store.save(records, self._outcomes)  # type: ignore[arg-type]
+            self._store.save(records, self._outcomes)
         except MasterError:
             raise  # somebody else decides now: what we believe may be out of date
         except DatabaseError as error:
@@ -231,32 +232,21 @@ class Runner:
                 case ForgetExamples(change):
                     self._store.forget_examples(change)
                 case Fit(change, size):
-                    self._fitter.submit(self._job(change, size), self._clock.now_ms())
-
-    def _job(self, change_id: int, size: int) -> FitJob:
-        """Everything a fit needs, from the store."""
-        fleet, policy = self.gateway.fleet, self.gateway.policy
-        change = fleet.changes[change_id]
-        group = fleet.groups[change.group]
-        summaries = self._store.summaries(group.keys)
-        examples = self._store.examples(change_id)
-        keys = {(each.site, each.node, each.layout_version) for each in (*summaries, *examples)}
-        layouts = {layout.key: layout for layout in self._store.layouts(keys)}
-        previous = pushed_fit(self._store, change)
-        return FitJob(
-            change,
-            size,
-            group.classes,
-            layouts,
-            summaries,
-            examples,
-            previous,
-            policy.lam,
-            policy.rho,
-            policy.weights,
-        )
+                    job = fit_job(self._store, self.gateway, change, size)
+                    self._fitter.submit(job, self._clock.now_ms())
 
     # -- how it goes ---------------------------------------------------------------------------
+
+    def _follow_wave(self, began_ms: int) -> None:
+        """From the first unreported order to the last: how many there were, and how long it took."""
+        waiting = self.gateway.publisher.waiting
+        if waiting and not self._wave:
+            self._wave_ms = began_ms
+        self._wave = max(self._wave, waiting)
+        if self._wave and not waiting:
+            seconds = (self._clock.now_ms() - self._wave_ms) / 1000
+            log.info("all orders reported", orders=self._wave, seconds=f"{seconds:.2f}")
+            self._wave = 0
 
     def _tell_of(self, fit: FitRecord) -> None:
         log.info(
@@ -279,21 +269,3 @@ class Runner:
         self.counts[what] += 1
         if log.worth_a_line(self.counts[what]):
             log.error(what, why=error, count=self.counts[what])
-
-
-def pushed_fit(store: Store, change: ChangeRecord) -> FitRecord | None:
-    """The fit whose weights the members of a change have."""
-    if change.pushed < 0:
-        return None
-    return next((fit for fit in store.fits(change.id) if fit.size == change.pushed), None)
-
-
-def recalled(store: Store) -> tuple[Stored, dict[int, FitRecord]]:
-    """What the store remembers of the fleet, and the fits whose weights are in force."""
-    stored = store.fleet()
-    examples = {
-        change.id: [(e.site, e.node, e.source, e.boot, e.seq) for e in store.examples(change.id)]
-        for change in stored.changes
-    }
-    fits = {change.id: pushed_fit(store, change) for change in stored.changes}
-    return replace(stored, examples=examples), {i: fit for i, fit in fits.items() if fit}

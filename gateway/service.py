@@ -81,6 +81,7 @@ class Gateway:
         """What was refused lately, in sentences, for the log."""
         self._measuring = Measuring(policy.measure_readings)
         self._listening: frozenset[str] = frozenset()
+        self._ticked = False  # this life's clock may be behind that of the one before
         self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], list[Action]]] = {
             Introduction: self._introduced,
             Status: self._status,
@@ -151,6 +152,9 @@ class Gateway:
         if node is None:
             self.counts["not-introduced"] += 1  # its introduction follows
             return []
+        if status.time_ms is None:  # its last will, with the versions of when it started
+            self.fleet.put(replace(node, online=False))
+            return []
         news = replace(
             node,
             online=status.online,
@@ -160,6 +164,7 @@ class Gateway:
         )
         if news != node or now_ms - node.seen_ms >= SEEN_MS:
             self.fleet.put(replace(news, seen_ms=now_ms, status=payload))
+            self.publisher.reported(key)
         return self._overtaken(key, status, now_ms)
 
     def _overtaken(self, key: NodeKey, status: Status, now_ms: int) -> list[Action]:
@@ -192,6 +197,9 @@ class Gateway:
 
     def tick(self, now_ms: int) -> list[Action]:
         """Do what is due: retire, advance layouts, fit, publish again, listen to whom we must."""
+        if not self._ticked:
+            self._ticked = True
+            self.fleet.no_later_than(now_ms)
         self._retire_due(now_ms)
         actions: list[Action] = [*self._advance_due(now_ms)]
         actions += self.changes.due(now_ms)

@@ -18,10 +18,10 @@ from edge_opid.node.edge_node import EdgeNode
 from edge_opid.wire import Channel, NodeTopics, Reading, Status, Topic, encode
 from gateway.actions import Fit, ForgetExamples, Listen, Publish
 from gateway.fitter import attempt
-from gateway.fitting import FitJob
+from gateway.material import FitJob
 from gateway.policy import Group, Policy
+from gateway.recall import fit_job, recalled
 from gateway.registry import FitRecord
-from gateway.runner import pushed_fit, recalled
 from gateway.service import Gateway
 from gateway.store import Store
 
@@ -133,23 +133,7 @@ class FleetRig:
                     self._fit(change, size)
 
     def _fit(self, change_id: int, size: int) -> None:
-        fleet = self.gateway.fleet
-        summaries = self.store.summaries(self.group.keys)
-        examples = self.store.examples(change_id)
-        keys = {(e.site, e.node, e.layout_version) for e in (*summaries, *examples)}
-        layouts = {layout.key: layout for layout in self.store.layouts(keys)}
-        change = fleet.changes[change_id]
-        job = FitJob(
-            change,
-            size,
-            CLASSES,
-            layouts,
-            summaries,
-            examples,
-            pushed_fit(self.store, change),
-            1.0,
-            1.0,
-        )
+        job = fit_job(self.store, self.gateway, change_id, size)
         fit = self._fitted(job)
         self.fits.append(fit)
         self.decide(lambda: self.gateway.fitted(fit, self.now_ms))

@@ -124,6 +124,7 @@ class Listener:
 
     def __init__(self, port: int, filters: list[str]) -> None:
         self.heard: dict[Channel, list[bytes]] = {channel: [] for channel in Channel}
+        self.topics: dict[Channel, list[Topic]] = {channel: [] for channel in Channel}
         self.link = MqttLink(MqttOptions(client_id="listener", port=port))
         self.link.subscribe(filters)
         self._over = threading.Event()
@@ -133,7 +134,9 @@ class Listener:
         while not self._over.is_set():
             delivery = self.link.poll(0.1)
             if delivery is not None:
-                self.heard[Topic.parse(delivery.topic).channel].append(delivery.payload)
+                topic = Topic.parse(delivery.topic)
+                self.topics[topic.channel].append(topic)
+                self.heard[topic.channel].append(delivery.payload)
                 self.link.acknowledge(delivery)
 
     def all(self, channel: Channel, *kinds):

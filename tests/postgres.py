@@ -73,7 +73,7 @@ class Postgres:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.kill()  # its folder goes: there is nothing to tidy up
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> None:

@@ -296,3 +296,20 @@ def test_a_node_gets_weights_in_half_the_bytes_when_asked_to():
     assert matrix.dtype == "float16"
     assert fleet.agreed()
     assert all(-0.1 <= fit.rounding_loss <= 0.1 for fit in fleet.fits)
+
+
+def test_a_survivor_that_was_silent_counts_as_new_where_nobody_knows_it():
+    """`pm` of the only node was silent when it summed up; then it is replaced, and `no` dies."""
+    fleet = FleetRig(names=("n1",))
+    fleet.pass_s(2)
+    heard = [f"{role}-n1" for role in ("no", "co", "db")]
+    for _ in range(40):
+        fleet.read("n1", only=heard)
+        fleet.pass_s(1)
+    deploy(fleet, "n1", "pm", "pm-new", replaces="pm-n1")
+    retire(fleet, "n1", "no")
+    fleet.pass_s(10)
+    fit = fleet.fits[-1]
+    assert fit.pooled == (f"{SITE}/n1",)
+    assert (fit.survivors, fit.new) == (("bias", "co", "db"), ("pm",))
+    assert fleet.agreed()

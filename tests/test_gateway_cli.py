@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,13 @@ from node_process import NodeProcess, wait_until
 
 from edge_opid.model import ModelError
 from edge_opid.tflite import checked, load_tflite
-from edge_opid.wire import SensorDeployed, SensorRetired, SensorSilent, decode
+from edge_opid.wire import SensorDeployed, SensorRetired, SensorSilent, Status, decode, encode
 from gateway.__main__ import main
+from gateway.cli.desk import open_desk
+from gateway.cli.waiting import Wave, wave_after
 from gateway.registry import diagram
+from gateway.registry.lives import happen
+from gateway.registry.measuring import knots_like_its_neighbours
 from gateway.store import Store
 
 DOCS = Path(__file__).parent.parent / "docs" / "gateway.md"
@@ -228,6 +233,20 @@ def test_a_sensor_too_many_is_refused_before_it_can_stop_the_gateway(opid, folde
     assert dump(folder) == before
 
 
+def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
+    with open_desk(folder / "gateway.toml") as desk:
+        fleet = desk.fleet()
+    key, knots = (SITE, "n2"), tuple(map(float, range(31)))
+    for place in range(5):  # beside db, no, pm, so and hum-2: 160 columns
+        event = SensorDeployed(f"x{place}", f"x{place}", 10**12, None, 0.0, 1.0, knots)
+        happen(fleet, key, event, 10**12)
+    assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 1
+    happen(fleet, key, SensorRetired("x4", 2 * 10**12, "too many"), 2 * 10**12)
+    for sensor in ("db-n2", "no-n2", "pm-n2"):
+        happen(fleet, key, SensorRetired(sensor, 2 * 10**12, "linear"), 2 * 10**12)
+    assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 31
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -262,6 +281,17 @@ def test_a_name_that_two_sites_have_is_not_guessed(opid, folder):
     assert "node 'n1' could be hall/n1, street/n1: say which" in err
     assert dump(folder) == before
     assert opid("node", "show", f"{SITE}/n1")[0] == 0
+
+
+def test_a_node_that_left_the_configuration_is_shown_and_not_touched(opid, folder):
+    text = (folder / "gateway.toml").read_text()
+    (folder / "gateway.toml").write_text(text.replace('"n1", ', ""))
+    before = dump(folder)
+    code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
+    assert code == 2
+    assert "node street/n1 is in no group of the configuration any more" in err
+    assert dump(folder) == before
+    assert opid("node", "show", "n1")[0] == 0
 
 
 def test_a_database_that_is_not_there_is_not_made(opid, tmp_path):
@@ -368,15 +398,23 @@ def test_what_the_gateway_refuses_after_all_is_its_sentence_and_exit_code_2(opid
 
 
 def test_whoever_waits_in_vain_is_told_what_is_open_and_gets_exit_code_3(opid, folder):
+    before = records(folder)
     code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY, "--wait", "--wait-s", "0")
     assert code == 3
     assert "command 1 is still open after 0 s, and no gateway is running" in err
-    with gateway_that_says(folder, "done"):
-        code, _, err = opid(*RETIRE, "n2", "hum-2", *WHY, "--wait", "--wait-s", "1")
-        assert code == 3  # the master above obeys nobody: hum-2 is still being measured
-        assert "street/n2 measures hum-2, which takes its first readings" in err
-        code, _, err = opid("change", "show", 2, "--follow", "--wait-s", "0")
-    assert code in (0, 3)
+    assert records(folder) == before
+
+
+def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(folder):
+    with open_desk(folder / "gateway.toml") as desk:
+        fleet = desk.fleet()
+    n1, n2 = (SITE, "n1"), (SITE, "n2")
+    measured = wave_after(fleet, n2, "hum-2")
+    assert measured.open == {n2: "measures hum-2, which takes its first readings"}
+    assert wave_after(fleet, n1, "so-n1") == Wave(2)
+    happen(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
+    assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get another layout"}
+    assert wave_after(fleet, n2, "so-n2") == Wave(2)
 
 
 def test_following_a_change_ends_when_its_nodes_have_reported(opid, folder):
@@ -602,6 +640,30 @@ def test_a_second_master_is_refused_and_the_first_goes_on(folder, tmp_path):
     with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
         assert not store.has_master()
         assert len(store.fleet().nodes) == 3
+
+
+def test_looking_for_a_master_takes_nothing_from_him(database_url):
+    with Store.open(database_url) as looking, Store.open(database_url) as master:
+        assert not looking.has_master()
+        master.claim()
+        assert looking.has_master()
+        assert master.still_master()
+        master.save([])
+    with Store.open(database_url) as looking:
+        assert not looking.has_master()
+        looking.claim()
+
+
+def test_a_node_that_was_cut_off_has_still_obeyed_what_it_reported():
+    """A last will is written when a node starts: the versions in it are those of then."""
+    rig = FleetRig(names=("n1",))
+    rig.pass_s(3)
+    before = rig.gateway.fleet.nodes[SITE, "n1"]
+    assert before.reported_version > 0
+    will = Status.last_will(layout_version=0, model_version=0, version=0)
+    rig.publish(f"opid/1/{SITE}/n1/status", encode(will), retain=True)
+    rig.deliver()
+    assert rig.gateway.fleet.nodes[SITE, "n1"] == replace(before, online=False)
 
 
 def sensors(node: str) -> str:

@@ -9,23 +9,32 @@ from oracle import one_hot
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
 from edge_opid import MismatchError
+from edge_opid.learner.statistics import Statistics
 from gateway.estage import (
     Batch,
     BatchError,
+    Blend,
     Kernel,
+    Opide,
+    Survivors,
+    chosen_rho,
     compacted,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_residual,
+    fit_update,
     fold,
     rounded,
     z_alone,
 )
+from gateway.estage.blend import SHARES, smallest_share
 from gateway.estage.compact import landmarks_that_fit, shrunk
 from gateway.estage.logistic import one_vs_rest
 from gateway.estage.opid import penalties
+from gateway.estage.strength import RHOS, left_out_error
 from gateway.estage.sums import training_sums
+from gateway.estage.tuning import NOTHING
 
 
 def world(n=80, c=3, d_a=7, seed=0, noise=0.8):
@@ -108,6 +117,109 @@ def test_residual_is_not_the_ridge_of_what_z_leaves():
     V = np.linalg.solve(M.T @ M + 2.0 * np.eye(M.shape[1]), M.T @ (one_hot(y, 3) - Z))
     model = fit_residual(Z, Xa, y, 3, gamma=2.0)
     assert np.allclose(model.scores(Z, Xa), Z + M @ V, atol=1e-10)
+
+
+def continued(n=60, d_s=9, readings=200, seed=0):
+    """A C-stage's ridge on d_s survivors, and a batch: W^(s), what is known of it, Xs, Xa, y."""
+    rng = np.random.default_rng(seed)
+    middle, y_old, y = (
+        rng.normal(size=(3, d_s)),
+        rng.integers(0, 3, readings),
+        rng.integers(0, 3, n),
+    )
+    old, Xs = (middle[labels] + 2 * rng.normal(size=(len(labels), d_s)) for labels in (y_old, y))
+    gram, moments = old.T @ old, old.T @ one_hot(y_old, 3)
+    W_s = np.linalg.solve(gram + 0.5 * np.eye(d_s), moments)
+    Xa = one_hot(y, 3) + rng.normal(size=(n, 3))
+    return W_s, gram, moments, Xs, Xa, y
+
+
+@pytest.mark.parametrize("n", [60, 5])
+def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
+    """With n = 5 there are fewer instances than columns: the fit is done in their span."""
+    W_s, gram, moments, Xs, Xa, y = continued(n=n)
+    known = Survivors.of(Xs, gram, rho=0.5)
+    model = fit_update(Xs @ W_s, Xa, y, 3, known, gamma=np.inf)
+    both = np.linalg.solve(gram + Xs.T @ Xs + 0.5 * np.eye(9), moments + Xs.T @ one_hot(y, 3))
+    seen = np.isin(np.arange(3), y)
+    assert np.allclose(fold(model, W_s).survivors[:, seen], both[:, seen], atol=1e-10)
+    assert not model.V_a.any()
+
+
+@pytest.mark.parametrize("kappa", [1.0, 0.1])
+def test_an_update_is_not_at_the_minimum_of_its_own_sentence(kappa):
+    W_s, gram, _, Xs, Xa, y = continued()
+    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1, kappa=kappa)
+    A = Xa - Xa.mean(0)
+    gamma = 0.1 * np.sum(A * A) / 3
+    off = one_hot(y, 3) - model.scores(Xs @ W_s, Xa, Xs)
+    assert np.allclose(Xs.T @ off, kappa * (gram + 0.5 * np.eye(9)) @ model.V_s, atol=1e-8)
+    assert np.allclose(A.T @ off, gamma * model.V_a, atol=1e-8)
+
+
+def test_an_update_loses_its_change_of_the_survivors_when_folded():
+    W_s, gram, _, Xs, Xa, y = continued()
+    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
+    assert np.abs(model.V_s).max() > 0
+    assert np.allclose(fold(model, W_s).scores(Xs, Xa), model.scores(Xs @ W_s, Xa, Xs), atol=1e-12)
+    with pytest.raises(MismatchError, match="needs the survivors"):
+        model.scores(Xs @ W_s, Xa)
+    with pytest.raises(MismatchError, match="must be"):
+        fold(model, W_s[:4])
+
+
+def test_survivors_that_are_not_the_batchs_are_fitted():
+    W_s, gram, _, Xs, Xa, y = continued()
+    for columns, matrix, word in [
+        (Xs[:5], gram, "need Xs"),
+        (Xs, gram[:3, :3], "need Xs"),
+        (np.full_like(Xs, np.nan), gram, "finite"),
+        (Xs, -gram, "positive definite"),
+    ]:
+        with pytest.raises(BatchError, match=word):
+            fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(columns, matrix, 0.5))
+
+
+def test_a_blend_is_more_than_two_models_added_up():
+    """In scores and folded, it is t of the continued C-stage and so much of each OPIDe setting."""
+    W_s, gram, _, Xs, Xa, y = continued()
+    Z, known = Xs @ W_s, Survivors.of(Xs, gram, 0.5)
+    batch = Batch.of(Z, Xa, y, 3, known)
+    path = Blend().paths(batch, [NOTHING])[0]
+    mixture = np.zeros(15)
+    mixture[[0, 2, 9]] = 3.0, 0.25, 0.5
+    parts = [
+        3.0 * fit_update(Z, Xa, y, 3, known, gamma=np.inf).scores(Z, Xa, Xs),
+        0.25 * (Z @ one_vs_rest(Z, y, 3, 1e-2)[0] + one_vs_rest(Z, y, 3, 1e-2)[1]),
+        0.5 * Opide().paths(batch, [NOTHING])[0].scores(Z, Xa)[8],
+    ]
+    model = path.mixed(mixture)
+    assert np.allclose(model.scores(Z, Xa, Xs), sum(parts), atol=1e-9)
+    assert np.allclose(fold(model, W_s).scores(Xs, Xa), sum(parts), atol=1e-9)
+
+
+def test_opide_gets_a_share_that_nothing_speaks_for():
+    """The best share leads by less than its error: none is taken. By more: as little as will do."""
+    noise = np.random.default_rng(0).normal(size=(50, 1))
+    unsure = 1 + noise * SHARES - 0.01 * SHARES
+    sure = 1 + 0.01 * noise * SHARES - SHARES
+    assert smallest_share(unsure) == 0.0
+    assert smallest_share(sure) == 1.0
+
+
+def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(40, 6)), rng.integers(0, 2, 40)
+    X[:, 0] += y
+    Y = one_hot(y, 2)
+    known = Statistics(X.T @ X, X.T @ Y, 40, 40.0)
+    direct = []
+    for rho in RHOS:
+        H = X[:, 1:] @ np.linalg.solve(X[:, 1:].T @ X[:, 1:] + rho * np.eye(5), X[:, 1:].T)
+        direct.append(np.sum((Y - H @ Y) ** 2) / 40 / (1 - np.trace(H) / 40) ** 2)
+    assert np.allclose(left_out_error(known, range(1, 6)), direct)
+    assert chosen_rho(known, range(1, 6)) == RHOS[int(np.argmin(direct))]
+    assert chosen_rho(Statistics(np.zeros((2, 2)), np.zeros((2, 2)), 0, 0.0), [0, 1]) == 1.0
 
 
 def test_logistic_regression_is_not_at_the_minimum_of_eq_19():

@@ -20,8 +20,8 @@ from edge_opid.wire import (
     open_desired,
 )
 from gateway.policy import Group, Policy
+from gateway.recall import recalled
 from gateway.registry.fleet import Fleet
-from gateway.runner import recalled
 from gateway.service import Gateway
 
 QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)

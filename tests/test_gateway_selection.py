@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from oracle import one_hot
-from test_gateway_estage import world
+from test_gateway_estage import continued, world
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
@@ -16,11 +16,13 @@ from gateway.estage import (
     LINEAR,
     Batch,
     BatchError,
+    Survivors,
     fit_best,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_residual,
+    fit_update,
     imputed_ridge,
     raw_logistic,
     survivors_ridge,
@@ -28,7 +30,25 @@ from gateway.estage import (
 from gateway.estage.batch import stratified_folds
 from gateway.estage.selection import standard_error
 
+
+def update(Z, Xa, y, classes):
+    """A C-stage that knew Z's columns themselves, from thirty readings."""
+    known = Survivors.of(Z, 10.0 * np.eye(Z.shape[1]), rho=1.0)
+    return Seeing(fit_update(Z, Xa, y, classes, known))
+
+
+class Seeing:
+    """A model that gets Z as its survivors' columns, too."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def scores(self, Z, Xa):
+        return self.model.scores(Z, Xa, Z)
+
+
 FITS = [
+    pytest.param(update, id="fit_update"),
     fit_opid,
     fit_opide,
     fit_residual,
@@ -104,7 +124,7 @@ def test_24_copies_of_one_row_count_as_24():
     assert fit_best(*strange("one row, 24 times"), 3).chosen == "z"
 
 
-@pytest.mark.parametrize("fit", [fit_opid, fit_residual, fit_opide])
+@pytest.mark.parametrize("fit", [fit_opid, fit_residual, fit_opide, update])
 def test_a_class_nobody_labelled_is_forgotten(fit):
     """An instance that the C-stage is sure of keeps its class, though the batch had none."""
     Z, Xa, y = strange("a class with no example")
@@ -181,6 +201,60 @@ def test_hits_of_z_are_not_whether_z_is_right(n):
     best = fit_best(Z, Xa, y, 3, candidates=LINEAR)
     assert best.chosen == "z"
     assert np.array_equal(best.hits, Z.argmax(1) == y)
+
+
+def test_labels_that_teach_the_survivors_are_wasted():
+    """A C-stage of 30 readings, a batch of 200: the update is right more often than Z."""
+    W_s, gram, _, Xs, Xa, y = continued(n=400, readings=30)
+    Xa = np.zeros_like(Xa)
+    fit, test = np.arange(200), np.arange(200, 400)
+    known = Survivors.of(Xs[fit], gram, 0.5)
+    best = fit_best(Xs[fit] @ W_s, Xa[fit], y[fit], 3, survivors=known, candidates=LINEAR)
+    scores = best.scores(Xs[test] @ W_s, Xa[test], Xs[test])
+    assert best.chosen == "blend"
+    assert best.table[0].name == "blend"
+    assert np.mean(scores.argmax(1) == y[test]) > 0.03 + np.mean(
+        (Xs[test] @ W_s).argmax(1) == y[test]
+    )
+
+
+def test_an_update_that_does_harm_is_pushed():
+    """A C-stage of 2,000 readings that claims to know nothing: an update would forget them."""
+    W_s, gram, _, Xs, Xa, y = continued(n=560, d_s=40, readings=2000)
+    Z, Xa, fit, test = Xs @ W_s, np.zeros_like(Xa), np.arange(60), np.arange(60, 560)
+    modest = Survivors.of(Xs[fit], 1e-6 * gram, 1e-6)
+    best = fit_best(Z[fit], Xa[fit], y[fit], 3, survivors=modest, candidates=LINEAR)
+    forgot = fit_update(Z[fit], Xa[fit], y[fit], 3, modest)
+    right, harmed, kept = (
+        np.mean(scores.argmax(1) == y[test])
+        for scores in (
+            best.scores(Z[test], Xa[test], Xs[test]),
+            forgot.scores(Z[test], Xa[test], Xs[test]),
+            Z[test],
+        )
+    )
+    assert harmed < kept - 0.1
+    assert right > kept - 0.04
+
+
+def test_a_new_sensor_that_knows_is_left_out_of_the_blend():
+    W_s, gram, _, Xs, Xa, y = continued(n=240, readings=300)
+    fit, test = np.arange(120), np.arange(120, 240)
+    known = Survivors.of(Xs[fit], gram, 0.5)
+    Xa = Xa + 2 * one_hot(y, 3)
+    best = fit_best(Xs[fit] @ W_s, Xa[fit], y[fit], 3, survivors=known, candidates=LINEAR)
+    right = np.mean(best.scores(Xs[test] @ W_s, Xa[test], Xs[test]).argmax(1) == y[test])
+    assert right > np.mean((Xs[test] @ W_s).argmax(1) == y[test]) + 0.1
+    assert {row.name for row in best.table} == {
+        "blend", "z", "update", "residual", "opid", "opid printed",
+    }  # fmt: skip
+
+
+def test_an_update_is_tried_without_survivors():
+    Z, Xa, y = world(n=40)
+    best = fit_best(Z, Xa, y, 3, candidates=LINEAR, repeats=1)
+    assert not {"update", "blend"} & {row.name for row in best.table}
+    assert best.scores(Z, Xa).shape == Z.shape
 
 
 def test_the_same_seed_gives_another_model():

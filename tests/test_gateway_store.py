@@ -39,11 +39,12 @@ def store(database_url):
         yield opened
 
 
-def statement(url, sql):
+def statements(url, *sqls):
     """What a person with an SQL client would do to the database."""
     database = Database(url)
     with database.writing("a test") as connection:
-        connection.execute(text(sql))
+        for sql in sqls:
+            connection.execute(text(sql))
     database.close()
 
 
@@ -241,7 +242,7 @@ def test_a_damaged_row_is_named_and_neither_believed_nor_touched(
     store, database_url, table, column, value, why
 ):
     store.save(some.one_of_each())
-    statement(
+    statements(
         database_url, f"UPDATE {table} SET \"{column}\" = '{value.replace(':', chr(92) + ':')}'"
     )
     key = {"fits": "change=1, size=30", "sensors": "site='street', node='north', id='t1'"}
@@ -282,12 +283,11 @@ def test_any_sequence_of_saves_is_what_a_dictionary_would_remember(database_url,
         if url.startswith("sqlite"):
             url = f"sqlite:///{folder}/gateway.sqlite"
         with Store.open(url) as store:
-            for table in reversed(TABLES.values()):  # those that point to others first
-                statement(url, f"DELETE FROM {table.name}")
-        for records in transactions:
-            with Store.open(url) as store:
+            emptied = reversed(TABLES.values())  # those that point to others first
+            statements(url, *(f"DELETE FROM {table.name}" for table in emptied))
+            for records in transactions:
                 store.save(records)
-            model |= {(type(each), key_of(each)): each for each in records}
+                model |= {(type(each), key_of(each)): each for each in records}
         with Store.open(url) as store:
             found = store.fleet()
     assert repr(listed(found)) == repr(expected(model.values()))

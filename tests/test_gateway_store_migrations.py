@@ -17,7 +17,7 @@ from gateway.store.migrations import MIGRATIONS
 from gateway.store.tables import COMMANDS, METADATA, TABLES
 
 GOLDEN = Path(__file__).parent / "golden" / "gateway_schema.txt"
-OPENERS = 6
+OPENERS = 4
 OPEN_S = 120.0
 
 

@@ -27,7 +27,7 @@ def built(tmp_path, **environment):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
-    for package in ("edge_opid", "gateway"):
+    for package in ("edge_opid", "gateway", "firmware_sim"):
         shutil.copytree(ROOT / package, source / package, ignore=ignored)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run(

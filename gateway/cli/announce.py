@@ -72,12 +72,12 @@ def _announce(given: Namespace, screen: Screen, event: SensorRetired | SensorDep
     patience = Patience(given.wait_s)
     with open_desk(given.config) as desk:
         fleet = desk.fleet()
-        key = find_node(fleet, given.node)
+        key = _served_node(fleet, given.node)
         rehearse_open(desk, fleet)
         told = list(rehearse(fleet, key, event, desk.config.policy.measure_readings))
+        served = desk.store.has_master()  # first: what fails must not leave a command behind
         number = desk.store.submit(*key, encode(event), event.at_ms)
         screen.lines(told)
-        served = desk.store.has_master()
         if not served:
             screen.remark(
                 f"no gateway serves {desk.config.database_shown}: command {number} waits for it"
@@ -86,6 +86,17 @@ def _announce(given: Namespace, screen: Screen, event: SensorRetired | SensorDep
 
 
 # -- before ----------------------------------------------------------------------------------------
+
+
+def _served_node(fleet: Fleet, text: str) -> NodeKey:
+    """A node that the gateway would listen to, not one that only the database remembers."""
+    key = find_node(fleet, text)
+    if fleet.group_of(key) is None:
+        raise OperatorError(
+            f"node {'/'.join(key)} is in no group of the configuration any more: add it to one, "
+            "and restart the gateway"
+        )
+    return key
 
 
 def rehearse_open(desk: Desk, fleet: Fleet) -> None:

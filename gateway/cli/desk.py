@@ -87,7 +87,7 @@ def find_node(fleet: Fleet, text: str) -> NodeKey:
 def listed(names: Iterable[str]) -> str:
     """Names for a sentence, however many there are.
 
-    >>> listed(["a", "b"]), listed(map(str, range(15)))[-18:]
+    >>> listed(["a", "b"]), listed(map(str, range(15)))[-17:]
     ('a, b', '10, 11 and 3 more')
     """
     every = list(names)

@@ -104,7 +104,7 @@ def sensor_row(facts: Facts) -> list[str]:
 # -- nodes -----------------------------------------------------------------------------------------
 
 NODE_HEADINGS = (
-    "node", "group", "online", "layout", "order", "model", "accuracy", "trouble", "heard"
+    "node", "group", "online", "layout", "order", "model", "trouble", "heard"
 )  # fmt: skip
 
 
@@ -144,7 +144,6 @@ def _status(node: NodeRecord | None) -> Status:
 def node_row(facts: Facts) -> list[str]:
     """A node as a line of a table."""
     online = ("yes" if facts["online"] else "no") if facts["introduced"] else "never"
-    best = max(facts["accuracy"].values(), default=None)
     return [
         f"{facts['site']}/{facts['node']}",
         facts["group"] or NOTHING,
@@ -152,7 +151,6 @@ def node_row(facts: Facts) -> list[str]:
         _reported(facts["layout"], facts["reported_layout"]),
         _reported(facts["order"], facts["reported_order"]),
         str(facts["model"] or NOTHING),
-        percent(best),
         names(facts["degraded"]),
         moment(facts["heard_ms"]),
     ]

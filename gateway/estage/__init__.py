@@ -19,6 +19,7 @@ C-stage's Gram matrix) let the batch's labels teach the survivors' weights, too:
 
 from .baselines import imputed_ridge, raw_logistic, survivors_ridge
 from .batch import Batch, BatchError, Survivors
+from .blend import Blend
 from .compact import Compacted, compacted
 from .folding import Folded, Rounded, fold, rounded
 from .kernel import Kernel, KernelModel, KernelOpid, fit_kernel_opid
@@ -36,6 +37,7 @@ __all__ = [
     "Batch",
     "BatchError",
     "BestModel",
+    "Blend",
     "Compacted",
     "Folded",
     "Kernel",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from edge_opid.wire import SensorDescription
 
 from ..policy import Group, check_groups
 from .lifecycle import IN_LAYOUT
@@ -64,6 +66,7 @@ class Fleet:
         self.next_change = 1
         self.touched: set[NodeKey] = set()
         """Nodes with a sensor that changed since somebody looked at their layout."""
+        self._described: dict[tuple[str, str, str], SensorDescription] = {}
         self._members: defaultdict[int, dict[NodeKey, None]] = defaultdict(dict)
         self._unsaved: dict[object, Record] = {}
         if stored is not None:
@@ -88,6 +91,7 @@ class Fleet:
             case SensorRecord():
                 self.sensors[record.site, record.node][record.id] = record
                 self.touched.add((record.site, record.node))
+                self._described.pop(record.key, None)
             case LayoutRecord():
                 self._enrol(record)
             case OrderRecord():
@@ -111,6 +115,16 @@ class Fleet:
         self.layouts[key] = layout
         self._members[layout.change][key] = None
 
+    def no_later_than(self, now_ms: int) -> None:
+        """After a clock was set back: nobody must wait until it has caught up with the records."""
+        for sensors in self.sensors.values():
+            for sensor in list(sensors.values()):
+                if sensor.since_ms > now_ms:
+                    self.put(replace(sensor, since_ms=now_ms))
+        for change in list(self.changes.values()):
+            if change.opened_ms > now_ms:
+                self.put(replace(change, opened_ms=now_ms))
+
     def take_unsaved(self) -> list[Record]:
         """Everything put since the last time, each key once, for one transaction."""
         records = list(self._unsaved.values())
@@ -125,6 +139,13 @@ class Fleet:
         """The sensors that have a column, by role: what the node's layout should be."""
         living = (each for each in self.sensors[key].values() if each.state in IN_LAYOUT)
         return sorted(living, key=lambda sensor: sensor.role)
+
+    def described(self, sensor: SensorRecord) -> SensorDescription:
+        """The sensor as the wire describes it, checked once: a wave asks for thousands."""
+        found = self._described.get(sensor.key)
+        if found is None:
+            found = self._described[sensor.key] = sensor.described()
+        return found
 
     def members(self, change: int) -> list[NodeKey]:
         """The nodes whose newest layout belongs to this change."""

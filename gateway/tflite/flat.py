@@ -69,18 +69,15 @@ def to_bytes(graph: Graph) -> bytes:
     written = [out.tensor(t, number) for t, number in zip(tensors, numbers, strict=True)]
     codes = sorted({(step.op, step.version) for step in graph.steps})
     steps = [out.step(step, tensors, codes) for step in graph.steps]
-    subgraph = out.table(
-        {
-            SubGraph.TENSORS: out.offsets(written),
-            SubGraph.INPUTS: out.ints(place(tensors, each) for each in graph.inputs),
-            SubGraph.OUTPUTS: out.ints([place(tensors, graph.output)]),
-            SubGraph.OPERATORS: out.offsets(steps),
-        }
-    )
-    operators = [out.operator_code(op, version) for op, version in codes]
+    subgraph: dict[int, int] = {
+        SubGraph.TENSORS: out.offsets(written),
+        SubGraph.INPUTS: out.ints(place(tensors, each) for each in graph.inputs),
+        SubGraph.OUTPUTS: out.ints([place(tensors, graph.output)]),
+        SubGraph.OPERATORS: out.offsets(steps),
+    }
     root: dict[int, int] = {
-        Model.OPERATOR_CODES: out.offsets(operators),
-        Model.SUBGRAPHS: out.offsets([subgraph]),
+        Model.SUBGRAPHS: out.offsets([out.table(subgraph)]),
+        Model.OPERATOR_CODES: out.offsets([out.operator_code(*each) for each in codes]),
         Model.DESCRIPTION: out.text(graph.description),
         Model.BUFFERS: out.offsets(buffers),
     }

@@ -1,0 +1,198 @@
+"""One run: a story, a list of faults, the real parts, and the witness who watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from nacl.signing import SigningKey
+
+from edge_opid.source.number import Number
+from edge_opid.wire import InstanceId, digest
+from firmware_sim.checks import Witness
+from firmware_sim.checks_promise import BrokenPromise, Said
+from firmware_sim.clock import VirtualClock, dice
+from firmware_sim.device import Device, NodeDevice
+from firmware_sim.device_gateway import CLIENT, Fitting, GatewayDevice, cheap_attempt
+from firmware_sim.device_records import MemoryRecords
+from firmware_sim.device_source import SourceDevice
+from firmware_sim.faults import Fault, Targets, faults_for
+from firmware_sim.faults_acting import inflict
+from firmware_sim.fleet_operator import Labeller, Operator
+from firmware_sim.fleet_story import CLASSES, SITE, Script, Story
+from firmware_sim.network import Network
+from firmware_sim.network_broker import Checkpoint, SimBroker
+from gateway.cohorts import unsettled
+from gateway.store import Store
+
+KEY = SigningKey(b"the gateway of a simulated fleet")
+AGREE_MS = 60_000  # from the end of the faults to one layout and one model everywhere
+DRAIN_MS = 180_000  # to the last acknowledgement: a sensor's patience doubles up to a minute
+SQL_EVERY = 16  # one seed in so many has a real database: it is slow, and seldom at fault
+EVENTS_MAX = 400_000  # some hundred times what a run takes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run."""
+
+    seed: int
+    faults: tuple[Fault, ...]
+    digest: str
+    events: int
+    readings: int
+    agreed_ms: int
+    """From the end of the faults."""
+    broken: BrokenPromise | None = None
+
+
+class SimFleet:
+    """Real nodes, sources and gateway on one virtual clock."""
+
+    key = KEY
+
+    def __init__(
+        self,
+        seed: int,
+        faults: Sequence[Fault] | None = None,
+        fit: Fitting = cheap_attempt,
+        store: Store | None = None,
+    ) -> None:
+        self.story = story = Story(seed)
+        self.clock = VirtualClock()
+        self.broker = SimBroker(story.queue_max)
+        self.network = Network(self.clock, self.broker, seed)
+        self.witness = Witness(KEY.verify_key)
+        if store is None:
+            store = MemoryRecords() if seed % SQL_EVERY else Store.open("sqlite://")
+        self.gateway = GatewayDevice(
+            self.network, story.policy, story.group, KEY, self.witness, seed, store, fit
+        )
+        self.nodes = {node: self._node(node) for node in story.nodes}
+        self.sources = {script.client: self._source(script) for script in story.scripts}
+        self.labeller = Labeller(self.network)
+        self.operator = Operator(self.network, self.gateway, story.announcements)
+        self.devices: dict[str, Device] = {
+            **self.nodes,
+            **self.sources,
+            CLIENT: self.gateway,
+        }
+        targets = Targets(story.nodes, tuple(self.sources), (CLIENT,))
+        if faults is None:
+            faults = faults_for(dice(seed, "faults"), targets, story.until_ms)
+        self.faults = tuple(faults)
+        self.last_checkpoint: Checkpoint = self.broker.checkpoint()
+
+    def _node(self, name: str) -> NodeDevice:
+        config = self.story.configs[name]
+        names = [each.source for each in self.story.scripts if each.node == name]
+        self.witness.meet(config, names)
+        chronicle = self.witness.nodes[name]
+        return NodeDevice(self.network, config, [KEY.verify_key], chronicle, self.story.seed)
+
+    def _source(self, script: Script) -> SourceDevice:
+        sent = self.witness.sources[script.node][script.source]
+        return SourceDevice(
+            self.network,
+            (SITE, script.node, script.source),
+            sent,
+            partial(self._read, script),
+            self.story.seed,
+            period_ms=script.period_ms,
+            until_ms=self.story.until_ms,
+            sync_every=script.sync_every,
+        )
+
+    def _read(self, script: Script, place: int) -> Said:
+        values, label = self.story.said(script, place, self.clock.now_ms)
+        if label is None:
+            self.clock.after(900, partial(self._label, script, place))
+        return values, label
+
+    def _label(self, script: Script, place: int) -> None:
+        """Of some readings without a label, the truth comes late."""
+        chance = dice(self.story.seed, "label", script.client, place)
+        sent = self.witness.sources[script.node][script.source]
+        if chance.random() < 0.6 and sent.taken:
+            number: Number = next(reversed(sent.taken))
+            self.labeller.tell(
+                script.node, InstanceId(script.source, *number), chance.choice(CLASSES)
+            )
+
+    def checkpoint(self) -> None:
+        """The broker writes its memory to its disk."""
+        self.last_checkpoint = self.broker.checkpoint()
+
+    # --- a run ------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Live through it; the outcome says whether a promise was broken."""
+        broken, agreed_ms = None, -1
+        try:
+            agreed_ms = self._live()
+        except BrokenPromise as error:
+            broken = error
+        finally:
+            self.gateway.close()
+        return Outcome(
+            self.story.seed,
+            self.faults,
+            self.witness.digest.hex(),
+            self.clock.events,
+            sum(len(s.taken) for some in self.witness.sources.values() for s in some.values()),
+            agreed_ms,
+            broken,
+        )
+
+    def _live(self) -> int:
+        for name, device in self.devices.items():
+            self.clock.after(dice(self.story.seed, "boot", name).randint(0, 800), device.boot)
+        for fault in self.faults:
+            inflict(self, fault)
+        self.clock.run_until(self.story.until_ms)
+        agreed_ms = self._until(self.disagreement, AGREE_MS, "no agreement")
+        self._until(self.unacknowledged, DRAIN_MS, "readings stuck")
+        self.witness.close()
+        for name, node in self.nodes.items():
+            node.chronicle.compare(node.node)
+            self.witness.digest.add(name, node.node.snapshot())
+        return agreed_ms
+
+    def _until(self, why_not: Callable[[], str], most_ms: int, promise: str) -> int:
+        """Let time pass until nothing speaks against it any more; how much has passed."""
+        end_ms = self.story.until_ms + most_ms
+        while reason := why_not():
+            if self.clock.now_ms >= end_ms or self.clock.events > EVENTS_MAX:
+                raise BrokenPromise(promise, reason)
+            self.clock.run_for(500)
+        return self.clock.now_ms - self.story.until_ms
+
+    # --- how it ends ------------------------------------------------------------------------------
+
+    def unacknowledged(self) -> str:
+        """Whose readings are still on their way."""
+        return ", ".join(name for name, source in self.sources.items() if not source.drained)
+
+    def disagreement(self) -> str:
+        """What is missing before every node obeys the newest order, and nothing is to order."""
+        asleep = [name for name, device in self.devices.items() if not device.alive]
+        if asleep:
+            return f"{', '.join(asleep)} not running"
+        if self.operator.open:
+            return f"{len(self.operator.open)} announcements not heard"
+        lacking = [node for node in self.nodes if not self._obeys(node)]
+        if lacking:
+            return f"{', '.join(lacking)} without the newest order"
+        waiting = self.gateway.gateway.publisher.unreported()
+        if waiting:
+            return f"{waiting} not known to have obeyed"
+        return ""
+
+    def _obeys(self, name: str) -> bool:
+        fleet, state, key = self.gateway.gateway.fleet, self.nodes[name].node.state, (SITE, name)
+        order = fleet.orders.get(key)
+        if order is None or unsettled(fleet, key):
+            return False
+        document = self.witness.signed[name].get(order.version)
+        return document is not None and state.content == digest(document)

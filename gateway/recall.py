@@ -1,0 +1,50 @@
+"""What a gateway reads back from its store: at its start, and for a fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .material import FitJob
+from .registry import ChangeRecord, FitRecord
+from .registry.fleet import Stored
+from .service import Gateway
+from .store import Store
+
+
+def recalled(store: Store) -> tuple[Stored, dict[int, FitRecord]]:
+    """What the store remembers of the fleet, and the fits whose weights are in force."""
+    stored = store.fleet()
+    examples = {
+        change.id: [(e.site, e.node, e.source, e.boot, e.seq) for e in store.examples(change.id)]
+        for change in stored.changes
+    }
+    fits = {change.id: pushed_fit(store, change) for change in stored.changes}
+    return replace(stored, examples=examples), {i: fit for i, fit in fits.items() if fit}
+
+
+def pushed_fit(store: Store, change: ChangeRecord) -> FitRecord | None:
+    """The fit whose weights the members of a change have."""
+    if change.pushed < 0:
+        return None
+    return next((fit for fit in store.fits(change.id) if fit.size == change.pushed), None)
+
+
+def fit_job(store: Store, gateway: Gateway, change_id: int, size: int) -> FitJob:
+    """Everything a fit depends on."""
+    policy, change = gateway.policy, gateway.fleet.changes[change_id]
+    group = gateway.fleet.groups[change.group]
+    summaries, examples = store.summaries(group.keys), store.examples(change_id)
+    keys = {(each.site, each.node, each.layout_version) for each in summaries}
+    keys |= {(each.site, each.node, each.layout_version) for each in examples}
+    return FitJob(
+        change,
+        size,
+        group.classes,
+        {layout.key: layout for layout in store.layouts(keys)},
+        summaries,
+        examples,
+        pushed_fit(store, change),
+        policy.lam,
+        policy.rho,
+        policy.weights,
+    )
