@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint kill fuzz bench-update bench-precision bench-room bench-carry bench-node bench-paper bench-tflite arm clean
+.PHONY: help setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-paper bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ kill: setup  ## 200 kills of a node process during 80,000 readings
 
 fuzz: setup  ## a million mutated inputs to codec, topics, envelope and node
 	$(BIN)/python benchmarks/fuzz.py --inputs 1000000
+
+soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a broker that forgets
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.soak --seeds 0:10000
 
 bench-update: $(VENV)/.bench  ## time of one update, beside its peers and the limit
 	$(BIN)/python benchmarks/update.py

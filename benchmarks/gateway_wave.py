@@ -2,8 +2,8 @@
 
     python benchmarks/gateway.py [--nodes 1000] [--sensors 12] [--json out/gateway.json]
 
-Wave: the seconds from the decision (layouts advanced, orders signed and saved) until the database
-knows that every node has obeyed. The yardstick, in the same run on the same broker: as many bare
+Wave: at every node one sensor dies and another joins; the seconds from the moment the fit is there
+(orders to be signed and saved) until the database knows that every node has the new weights. The yardstick, in the same run on the same broker: as many bare
 retained publications of the same size, from the first to the acknowledgement of the last. Then the
 E-stage's time beside scikit-learn's on one batch, and the gateway's resident memory.
 """
@@ -19,17 +19,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import estage
 import project_root  # noqa: F401 - before anything imports gateway
 from aims import verdict
-from gateway_fleet import CLASSES, KEY, SITE
+from gateway_fleet import CLASSES, KEY, SITE, roomy
 from node_parts import certificates, line_of, memory_mb, mosquitto, process
 
 from edge_opid.link.mqtt import MqttLink
-from edge_opid.link.options import MqttOptions
 from gateway.store import Store
 
 RATIO_MAX = 4.0
@@ -64,9 +62,7 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
 
 def bare_publishing(port: int, count: int, size: int) -> float:
     """Seconds from the first of `count` retained publications to the last acknowledgement."""
-    options = MqttOptions(client_id="bare", port=port, persistent=False)
-    bounds = {"outbox_messages_max": 2 * count, "outbox_bytes_max": 2 * count * size}
-    link = MqttLink(replace(options, **bounds))  # type: ignore[arg-type]
+    link = MqttLink(roomy("bare", port))
     link.start()
     link.wait_connected(30.0)
     payload, start = bytes(size), time.perf_counter()
@@ -81,9 +77,9 @@ def bare_publishing(port: int, count: int, size: int) -> float:
 
 
 def waves(log: Path, nodes: int) -> list[float]:
-    """The seconds of every wave to all nodes that the gateway's log tells of."""
-    found = re.findall(rf"orders={nodes} seconds=([0-9.]+)", log.read_text())
-    return [float(each) for each in found]
+    """The seconds of every wave of weights to all nodes that the gateway's log tells of."""
+    _, _, fitted = log.read_text().partition("event=fitted")
+    return [float(each) for each in re.findall(rf"orders={nodes} seconds=([0-9.]+)", fitted)]
 
 
 def layouts_reported(database: str, nodes: int, version: int) -> bool:
@@ -105,13 +101,14 @@ def measure(folder: Path, nodes: int, sensors: int) -> dict[str, float]:
     with mosquitto(folder, nodelay=True) as (port, _):
         toml = configure(folder, port, nodes)
         gateway = process(sys.executable, "-m", "gateway", "run", toml, log=log)
-        crowd_script = Path(__file__).with_name("gateway_fleet.py")
-        crowd = process(sys.executable, crowd_script, str(port), str(nodes), str(sensors))
-        with gateway as served, crowd as fleet:
-            if line_of(fleet) != "ready":
-                sys.exit("the fleet did not start")
-            wait_until(lambda: layouts_reported(database, nodes, 2), "all report the change")
-            wait_until(lambda: len(waves(log, nodes)) >= 2, "the log tells of two waves")
+        script = Path(__file__).with_name("gateway_fleet.py")
+        with gateway as served:
+            wait_until(lambda: "event=connected" in log.read_text(), "the gateway is connected")
+            with process(sys.executable, script, str(port), str(nodes), str(sensors)) as fleet:
+                if line_of(fleet) != "ready":
+                    sys.exit("the fleet did not start")
+                wait_until(lambda: layouts_reported(database, nodes, 2), "all report the change")
+                wait_until(lambda: bool(waves(log, nodes)), "all have the new weights")
             resident = memory_mb(served.pid)
         with Store.open(database) as store:
             size = max(len(order.payload) for order in store.fleet().orders)
@@ -119,8 +116,7 @@ def measure(folder: Path, nodes: int, sensors: int) -> dict[str, float]:
     return {
         "nodes": nodes,
         "order bytes": size,
-        "wave s": min(waves(log, nodes)[-2:]),
-        "waves s": waves(log, nodes)[-1],
+        "wave s": waves(log, nodes)[-1],
         "bare s": statistics.median(bare),
         "resident MB": resident[0],
         "resident MB, most": resident[1],

@@ -36,6 +36,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 ROOT = Path(__file__).resolve().parents[1]
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 REPEATS, SHARE_REPEATS, QUICK_REPEATS = 50, 10, 2
+GROUPS = ("table", "shares")
 SIZES, QUICK_SIZES = 4, 2
 """How many n of each set."""
 QUICK_SECONDS = 80.0
@@ -56,7 +57,17 @@ def table_cells(names: Sequence[str], anew: bool, sizes: int) -> list[Cell]:
 
 def share_cells(names: Sequence[str]) -> list[Cell]:
     """The second group: one n a set, every share of survivors."""
-    return [Cell(name, SETTINGS[name].sizes[1], share) for name in names for share in SHARES]
+    return [Cell(name, SETTINGS[name].sizes[1], share) for share in SHARES for name in names]
+
+
+def wanted(names: Sequence[str], options: argparse.Namespace) -> list[Cell]:
+    """The cells of the groups that were asked for; the second is not for a quick look."""
+    cells: list[Cell] = []
+    if "table" in options.groups:
+        cells += table_cells(names, options.anew, QUICK_SIZES if options.quick else SIZES)
+    if "shares" in options.groups and not (options.anew or options.quick):
+        cells += share_cells(names)
+    return cells
 
 
 def measure(
@@ -127,7 +138,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--redo", nargs="+", default=[], choices=list(METHODS))
     parser.add_argument("--anew", action="store_true", help="draw the E-stage's instances anew")
-    parser.add_argument("--no-shares", action="store_true", help="leave the second group out")
+    parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=GROUPS)
     options = parser.parse_args()
     options.out = options.out or ROOT / ("out/paper" if options.quick else "docs/results")
     options.folder = options.out / "paper"
@@ -140,10 +151,7 @@ def main() -> None:
     options = parsed()
     if not options.report:
         data = available(options.sets, options.data, options.network)
-        cells = table_cells(list(data), options.anew, QUICK_SIZES if options.quick else SIZES)
-        if not (options.no_shares or options.anew or options.quick):
-            cells += share_cells(list(data))
-        run(cells, data, options)
+        run(wanted(list(data), options), data, options)
     print(report(options.out))
 
 

@@ -107,6 +107,11 @@ def best(draw: Draw) -> float:
     return draw.scores(draw.best)
 
 
+def z_first(draw: Draw) -> float:
+    """`fit_best` without the survivors' columns: Z alone unless something is clearly better."""
+    return draw.scores(fit_best(*draw.batch(), seed=draw.seed, candidates=LINEAR))
+
+
 def mean_imputed(draw: Draw) -> float:
     """A ridge on all columns, the vanished ones filled with their means."""
     weights, bias = draw.world.mean
@@ -126,11 +131,14 @@ METHODS: dict[str, Method] = {
     "OPID": partial(opid, penalty="balanced"),
     "residual": residual,
     "update": update,
+    "Z first": z_first,
     "fit_best": best,
 }
 BASELINES = ("SVM", "SVM(s)", "SVM(a)", "ridge", "ridge, 0", "ridge, mean")
 """What knows nothing of the paper's method."""
 FORMS = ("Z alone", "OPID printed", "OPIDe", "OPID", "residual", "update")
 """What `fit_best` chooses from."""
+PRODUCTS = ("fit_best", "Z first")
+"""`fit_best` with and without the survivors' columns."""
 SHARE_METHODS = ("SVM", "SVM(s)", "Z alone", "OPIDe", "OPID", "fit_best")
 """Of the second group: the paper's Fig. 4."""

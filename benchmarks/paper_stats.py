@@ -15,6 +15,8 @@ from scipy import stats
 
 LEVEL = 0.05
 PAPER_REPEATS = 50
+ROUNDING = 1e-9
+"""Differences of accuracies below this are none."""
 
 
 def cells_of(folder: Path) -> list[Results]:
@@ -30,9 +32,14 @@ def cells_of(folder: Path) -> list[Results]:
 
 
 def column(results: Results, method: str) -> Floats:
-    """A method's accuracies, for the repeats that all methods of the cell have."""
-    common = min((len(values) for values in results.values.values()), default=0)
-    return np.array(results.values.get(method, [])[:common])
+    """A method's accuracies over the repeats that `fit_best` has; none where it has fewer.
+
+    All figures of a cell are then means over the same draws, also while a run is under way.
+    """
+    values = results.values
+    count = len(values.get("fit_best") or values.get(method, []))
+    own = values.get(method, [])
+    return np.array(own[:count] if len(own) >= count else [])
 
 
 def mean_and_spread(values: Floats) -> tuple[float, float]:
@@ -54,9 +61,9 @@ def compared(ours: Floats, theirs: Floats) -> int:
     0
     """
     difference = ours - theirs
-    if len(difference) < 2 or not difference.any():
+    if len(difference) < 2 or np.abs(difference).max() < ROUNDING:
         return 0
-    if np.ptp(difference) == 0:
+    if np.ptp(difference) < ROUNDING:
         return int(np.sign(difference[0]))
     p = float(stats.ttest_rel(ours, theirs).pvalue)
     return int(np.sign(difference.mean())) if p < LEVEL else 0
@@ -64,7 +71,7 @@ def compared(ours: Floats, theirs: Floats) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The aims of one cell: `fit_best` beside the paper, the baselines and the forms."""
+    """The aims of one cell: a product beside the paper, the baselines and the forms."""
 
     best: float
     paper: float | None
@@ -85,16 +92,17 @@ class Verdict:
         return aims
 
 
-def verdict(results: Results) -> Verdict | None:
+def verdict(results: Results, product: str = "fit_best") -> Verdict | None:
     """The cell's verdict, once every method has been measured."""
-    if any(not len(column(results, method)) for method in (*BASELINES, *FORMS, "fit_best")):
+    columns = {method: column(results, method) for method in (*BASELINES, *FORMS, product)}
+    if not all(len(values) for values in columns.values()):
         return None
-    mean = {method: float(column(results, method).mean()) for method in results.values}
+    mean = {method: float(values.mean()) for method, values in columns.items()}
     paper = paper_cell(results.cell.name, results.cell.n)
     baseline = max(BASELINES, key=lambda method: mean[method])
     rival = max(("OPIDe", "OPID"), key=lambda method: mean[method])
     return Verdict(
-        mean["fit_best"],
+        mean[product],
         max(paper["OPIDe"][0], paper["OPID"][0]) if paper else None,
         (baseline, mean[baseline]),
         mean["Z alone"],

@@ -131,6 +131,8 @@ class NodeDevice(Device):
         self.cuts = self.kills = 0
         self._dark = False  # whether the operation that is waited for ends the power, too
         self._back_ms = 0
+        self._how: object = 0
+        self.link: SimLink | None = None
 
     def open(self) -> None:
         """As `edge_opid.opening` does."""
@@ -175,22 +177,26 @@ class NodeDevice(Device):
 
     # --- what can happen to it --------------------------------------------------------------------
 
-    def crash(self, after_steps: int, back_ms: int, *, dark: bool) -> None:
-        """Die at the so-manieth operation of the disk from now, or soon; come back later."""
-        self._dark, self._back_ms = dark, back_ms
+    def crash(self, after_steps: int, back_ms: int, *, dark: bool, how: object = 0) -> None:
+        """Die at the so-manieth operation of the disk from now, or soon; come back later.
+
+        `how` decides what is left on the disk, so that it does not depend on crashes before.
+        """
         if not self.alive:
             return
+        self._dark, self._back_ms, self._how = dark, back_ms, how
         self.disk.cut_at = self.disk.step + after_steps if after_steps else None
         wait_ms = PATIENCE_MS if after_steps else 0
         self.clock.after(wait_ms, partial(self._die_at_last, self.life))
 
     def stop(self, back_ms: int) -> None:
         """Somebody stops the service in order, and starts it again."""
+        if not self.alive:
+            return
         self._dark, self._back_ms = False, back_ms
+        self.guarded(self.service.drain)
         if self.alive:
-            self.guarded(self.service.drain)
-        if self.alive:
-            self.alive = False
+            self.alive, self.link = False, None
             self.boot_later(back_ms)
 
     def refuse(self, *, writes: bool) -> None:
@@ -207,15 +213,15 @@ class NodeDevice(Device):
     def died(self) -> None:
         """A process that is killed leaves the page cache to the next; a power cut takes it."""
         self.alive = False
-        link = getattr(self, "link", None)
         if self._dark:
             self.cuts += 1
-            chance = dice(self.seed, self.client, "power", self.cuts)
+            chance = dice(self.seed, self.client, "power", self._how)
             fail, self.disk = self.disk.fail, self.disk.crash(chance, spoil=chance.random() < 0.3)
             self.disk.fail = fail
         else:
             self.kills += 1
             self.disk.dead, self.disk.cut_at = False, None
-        if link is not None:
-            link.go_dark() if self._dark else link.abort()
+        if self.link is not None:
+            self.link.go_dark() if self._dark else self.link.abort()
+            self.link = None
         self.boot_later(self._back_ms)

@@ -184,13 +184,13 @@ class SourceDevice(Device):
 
     # --- what can happen to it --------------------------------------------------------------------
 
-    def crash(self, back_ms: int, *, dark: bool) -> None:
-        """The script dies, or its machine; it comes back later."""
+    def crash(self, back_ms: int, *, dark: bool, how: object = 0) -> None:
+        """The script dies, or its machine; it comes back later. `how` decides what is left."""
         if not self.alive:
             return
         self.alive = False
         if dark:
-            chance = dice(self.seed, self.client, "power", self.life)
+            chance = dice(self.seed, self.client, "power", how)
             self.sent.lost.update(self._medium.power_cut(chance))
             self.link.go_dark()
         else:

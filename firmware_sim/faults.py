@@ -18,13 +18,14 @@ does not depend on which others there are, so that a failing list can be made sh
 | `amnesia` | broker | down for a while, and it has forgotten everything |
 | `older` | broker | down for a while, and it believes that it is some seconds ago |
 | `again` | broker | it repeats messages of the past |
+| `babble` | broker | it says things that mean nothing |
 | `stale` | node | the broker retains an older order of this node instead of the last |
 | `forge` | node | the broker retains an order that the gateway never gave |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -33,7 +34,7 @@ NODES = ("kill", "power", "power", "power", "stop", "jump", "full", "stale", "fo
 SOURCES = ("kill", "power", "jump")
 GATEWAY = ("kill", "kill", "jump")
 ANYONE = ("reset", "part", "slow")
-BROKERS = ("restart", "amnesia", "older", "again", "again")
+BROKERS = ("restart", "amnesia", "older", "again", "again", "babble")
 KINDS = frozenset((*NODES, *SOURCES, *GATEWAY, *ANYONE, *BROKERS))
 
 
@@ -119,8 +120,3 @@ def parsed(text: str) -> tuple[Fault, ...]:
     True
     """
     return tuple(sorted(Fault.parse(each) for each in text.split(",") if each))
-
-
-def kinds_in(faults: Sequence[Fault]) -> str:
-    """A short word on what a list has."""
-    return " ".join(sorted({fault.kind for fault in faults}))

@@ -44,9 +44,9 @@ def _crash(fleet: SimFleet, fault: Fault, *, dark: bool) -> None:
     steps = fault.detail % 7
     match fleet.devices[fault.target]:
         case NodeDevice() as node:
-            node.crash(steps, fault.for_ms, dark=dark)
+            node.crash(steps, fault.for_ms, dark=dark, how=fault)
         case SourceDevice() as source:
-            source.crash(fault.for_ms, dark=dark)
+            source.crash(fault.for_ms, dark=dark, how=fault)
         case GatewayDevice() as gateway:
             gateway.crash(steps, fault.for_ms)
 
@@ -102,6 +102,11 @@ def _again(fleet: SimFleet, fault: Fault) -> None:
     fleet.broker.say_again(chance, 1 + fault.detail % 20)
 
 
+def _babble(fleet: SimFleet, fault: Fault) -> None:
+    chance = dice(fleet.story.seed, "babble", fault)
+    fleet.broker.babble(chance, 1 + fault.detail % 20)
+
+
 def _stale(fleet: SimFleet, fault: Fault) -> None:
     topic = str(NodeTopics(SITE, fault.target).to(Channel.DESIRED))
     fleet.broker.put_back(topic, dice(fleet.story.seed, "stale", fault))
@@ -141,6 +146,7 @@ _ACTS: dict[str, Callable[[SimFleet, Fault], None]] = {
     "amnesia": _amnesia,
     "older": _older,
     "again": _again,
+    "babble": _babble,
     "stale": _stale,
     "forge": _forge,
 }

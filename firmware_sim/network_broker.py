@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from edge_opid.link.broker import MemoryBroker, Session
+from edge_opid.link.broker import Session
 from edge_opid.link.outbox import Outgoing
 from firmware_sim.network import Connection
 from firmware_sim.network_packets import (
@@ -26,6 +26,7 @@ from firmware_sim.network_packets import (
     Publish,
     Subscribe,
 )
+from firmware_sim.network_routes import RoutingBroker
 
 REMEMBERED = 600  # messages that a hostile broker can say again
 
@@ -42,9 +43,10 @@ class SimBroker:
     """One broker, its connections and its memory."""
 
     def __init__(self, queue_max: int = 1_000) -> None:
-        self.memory = MemoryBroker(queue_max)
+        self.memory = RoutingBroker(queue_max)
         self.said: deque[Outgoing] = deque(maxlen=REMEMBERED)
         self._at: dict[Connection, tuple[str, Session]] = {}  # who is connected
+        self._where: dict[str, Connection] = {}  # the same by name; some are gone by now
 
     @property
     def up(self) -> bool:
@@ -67,8 +69,10 @@ class SimBroker:
         match packet:
             case Subscribe(filter=filter_, qos=-1):
                 session.subscriptions.pop(filter_, None)
+                self.memory.reroute()
             case Subscribe(filter=filter_, qos=qos):
                 self.memory.subscribe(session, filter_, qos)
+                self.memory.reroute()
             case Publish(packet_id=packet_id, message=message):
                 self.said.append(message)
                 self.memory.publish(message)
@@ -76,9 +80,11 @@ class SimBroker:
                     connection.down.send(Confirm(packet_id))
             case Confirm(packet_id=packet_id):
                 session.inflight.pop(packet_id, None)
+                self.memory.awake[client] = None  # its window has room again
             case Goodbye():
                 del self._at[connection]
                 self.memory.goodbye(client)
+                self.memory.reroute()
                 connection.down.send(End())
         self._pump()
 
@@ -87,6 +93,7 @@ class SimBroker:
         if connection in self._at:
             client, _ = self._at.pop(connection)
             self.memory.drop(client, reason)
+            self.memory.reroute()
             self._pump()
 
     def _connect(self, connection: Connection, packet: Connect) -> None:
@@ -94,6 +101,8 @@ class SimBroker:
         fresh = Session(packet.persistent, packet.inflight_max, packet.will, kick)
         session, present = self.memory.connect(packet.client, fresh)
         self._at[connection] = packet.client, session
+        self._where[packet.client] = connection
+        self.memory.reroute()
         connection.down.send(Accepted(present))
         self._pump()
 
@@ -107,15 +116,20 @@ class SimBroker:
 
     def _pump(self) -> None:
         """Send what may be sent: each session has a window of unconfirmed messages."""
-        for connection, (_, session) in self._at.items():
-            while (taken := session.next_message()) is not None:
-                connection.down.send(Publish(*taken))
+        awake, self.memory.awake = self.memory.awake, {}
+        for client in awake:
+            connection = self._where.get(client)
+            if connection in self._at:
+                session = self._at[connection][1]
+                while (taken := session.next_message()) is not None:
+                    connection.down.send(Publish(*taken))
 
     # --- failures ---------------------------------------------------------------------------------
 
     def crash(self, *, forget: bool) -> None:
         """Go down; `forget` as a broker without persistence does."""
         self.memory.crash(forget=forget)
+        self.memory.reroute()
         self._at.clear()
 
     def restart(self) -> None:
@@ -143,6 +157,7 @@ class SimBroker:
             session.queue.extend(queue)
             self.memory.sessions[client] = session
         self.memory.retained.update(to.retained)
+        self.memory.reroute()
 
     # --- malice -----------------------------------------------------------------------------------
 
@@ -150,6 +165,14 @@ class SimBroker:
         """Messages of the past, as if they were new."""
         for message in chance.choices(self.said, k=count) if self.said else ():
             self.memory.publish(Outgoing(message.topic, message.payload, 1, False))
+        self._pump()
+
+    def babble(self, chance: Random, count: int) -> None:
+        """Bytes that mean nothing, on topics that mean something."""
+        topics = sorted({message.topic for message in self.said})
+        for topic in chance.choices(topics, k=count) if topics else ():
+            noise = chance.randbytes(chance.choice((0, 1, 40, 400)))
+            self.memory.publish(Outgoing(topic, noise, 1, False))
         self._pump()
 
     def put_back(self, topic: str, chance: Random) -> None:

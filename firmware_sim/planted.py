@@ -28,7 +28,8 @@ from edge_opid.store.segment import Segment
 from edge_opid.store.snapshots import Snapshots
 from edge_opid.wire import Desired, Reading, decode, open_sealed
 from edge_opid.wire.envelope import HEADER_BYTES
-from gateway.runner import Runner
+from gateway.publish import Publisher
+from gateway.registry import NodeKey
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,9 @@ def _old_order_obeyed(desired: Desired, mine: Standing) -> None:
     """Any version will do."""
 
 
-def _published_before_saved(self: Runner) -> None:
-    """The real one with its second and third step in the wrong order."""
-    actions, self._actions = self._actions, []
-    self._perform(actions)
-    _settle(self)
+def _version_used_twice(self: Publisher, key: NodeKey) -> int:
+    """The real one without a look at the order that may be on its way."""
+    return self._fleet.nodes[key].reported_version + 1
 
 
 def _sensor_trusts_the_broker(self: Source) -> None:
@@ -142,7 +141,7 @@ def _sensor_trusts_the_broker(self: Source) -> None:
 
 
 _offer, _owing, _state = Intake.offer, EdgeNode._owing, NodeState.state
-_write_file, _settle, _transmit = Snapshots._write_file, Runner._settle, Source._transmit
+_write_file, _transmit = Snapshots._write_file, Source._transmit
 
 PLANTS: dict[str, Plant] = {
     "acknowledge-before-sync": Plant(
@@ -181,11 +180,11 @@ PLANTS: dict[str, Plant] = {
     "old-order-obeyed": Plant(
         "an older order counts like a newer", node_desired, "_check_version", _old_order_obeyed
     ),
-    "published-before-saved": Plant(
-        "the gateway publishes orders that it may forget",
-        Runner,
-        "_settle",
-        _published_before_saved,
+    "version-used-twice": Plant(
+        "an order that nobody has reported yet lends its version to the next",
+        Publisher,
+        "_next_version",
+        _version_used_twice,
     ),
     "sensor-trusts-the-broker": Plant(
         "a sensor forgets what the broker has taken",

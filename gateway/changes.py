@@ -13,8 +13,9 @@ from edge_opid.wire import Example
 
 from .actions import Action, Fit, ForgetExamples
 from .cohorts import close
-from .fitting import Rows, rows_of
+from .fitting import rows_of
 from .policy import Policy
+from .publish import PushedModel
 from .registry import ChangeRecord, ChangeState, ExampleRecord, FitRecord, NodeKey
 from .registry.fleet import Fleet
 from .registry.lives import EventError
@@ -25,20 +26,24 @@ class Changes:
 
     def __init__(self, fleet: Fleet, policy: Policy, pushed: Mapping[int, FitRecord]) -> None:
         self._fleet, self._policy = fleet, policy
-        self._rows = {change: rows_of(fit, fleet.changes[change]) for change, fit in pushed.items()}
+        self._models = {change: self._model(fit) for change, fit in pushed.items()}
         self._tried: dict[int, int] = {}
         """The size last asked for, of changes that are being fitted or could not be."""
 
-    def rows(self, change: int) -> Rows | None:
-        """The weights that members of this change should have, by column."""
-        return self._rows.get(change)
+    def _model(self, fit: FitRecord) -> PushedModel:
+        rows = rows_of(fit, self._fleet.changes[fit.change])
+        return PushedModel(fit.size, rows, self._policy.weights)
+
+    def model(self, change: int) -> PushedModel | None:
+        """The weights that members of this change should have."""
+        return self._models.get(change)
 
     def quota(self, change: ChangeRecord) -> int:
         """How many labelled instances to ask of each member: twice its share, some will be lost."""
         if change.state != ChangeState.GATHERING:
             return 0
         lacking = self._policy.batch_max - len(self._fleet.examples[change.id])
-        share = -(-2 * lacking // max(1, len(self._fleet.members(change.id))))
+        share = -(-2 * lacking // max(1, self._fleet.size_of(change.id)))
         return max(0, min(lacking, max(QUOTA_MIN, share)))
 
     def gather(self, key: NodeKey, example: Example) -> str:
@@ -72,6 +77,8 @@ class Changes:
             if change.state == ChangeState.CLOSED:
                 actions += self._tidied(change)
                 continue
+            if change.group not in self._fleet.groups:
+                continue  # taken out of the configuration: it waits until it is back
             size = self._due_size(change, now_ms)
             if size is not None:
                 self._tried[change.id] = size
@@ -109,7 +116,7 @@ class Changes:
             return [ForgetExamples(change.id)]
         if not self._fleet.members(change.id):
             self._fleet.forget_change(change.id)
-            self._rows.pop(change.id, None)
+            self._models.pop(change.id, None)
             self._tried.pop(change.id, None)
         return []
 
@@ -122,7 +129,7 @@ class Changes:
         self._fleet.put(fit)
         self._fleet.put(replace(change, fitted=fit.size, pushed=pushed))
         if fit.pushed:
-            self._rows[change.id] = rows_of(fit, change)
+            self._models[change.id] = self._model(fit)
         return fit.pushed
 
 

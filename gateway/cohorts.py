@@ -19,7 +19,7 @@ from edge_opid.wire import SensorDescription
 
 from .policy import Policy
 from .registry import ChangeRecord, ChangeState, LayoutRecord, NodeKey
-from .registry.columns import column_names, layout_in
+from .registry.columns import columns_of
 from .registry.fleet import Fleet
 
 
@@ -66,7 +66,7 @@ def _change_for(
 ) -> ChangeRecord:
     """An open change to the same columns with the same newcomers, or a new one."""
     group = fleet.nodes[after.site, after.node].group
-    columns = tuple(sorted(column_names(layout_in(after))))
+    columns = tuple(sorted(columns_of(after)))
     arrived = arrivals(before.sensors, after.sensors, fleet.changes.get(before.change), policy)
     for change in fleet.changes.values():
         same = (change.group, change.columns, change.arrived) == (group, columns, arrived)

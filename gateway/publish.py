@@ -21,8 +21,23 @@ from edge_opid.wire import Channel, Desired, Matrix, Topic, Weights, seal_desire
 from .actions import Publish
 from .fitting import Rows
 from .registry import NodeKey, OrderRecord
-from .registry.columns import column_names, layout_in
+from .registry.columns import columns_of
 from .registry.fleet import Fleet
+
+
+class PushedModel:
+    """The weights of a fit, for whatever order of columns a node has."""
+
+    def __init__(self, size: int, rows: Rows, dtype: str) -> None:
+        self.size, self._rows, self._dtype = size, rows, dtype
+        self._made: dict[tuple[str, ...], Weights] = {}
+
+    def weights(self, columns: tuple[str, ...]) -> Weights:
+        """As they travel; made once for all nodes with these columns."""
+        if columns not in self._made:
+            W = np.array([self._rows[column] for column in columns])
+            self._made[columns] = Weights(FOLDED, {"W": Matrix.of(W, self._dtype)})
+        return self._made[columns]
 
 
 class Publisher:
@@ -34,15 +49,8 @@ class Publisher:
         self._waiting: dict[NodeKey, tuple[int, int]] = {}
         """Unreported orders: when to publish again, and how long was waited before."""
 
-    def order(
-        self,
-        key: NodeKey,
-        rows: Rows | None,
-        gather: int,
-        now_ms: int,
-        dtype: str = "float32",
-    ) -> Publish:
-        """The node's newest layout with these weights, by column, signed as the next version."""
+    def order(self, key: NodeKey, model: PushedModel | None, gather: int, now_ms: int) -> Publish:
+        """The node's newest layout with these weights, signed as the next version."""
         fleet, layout = self._fleet, self._fleet.layouts[key]
         group = fleet.groups[fleet.nodes[key].group]
         desired = Desired(
@@ -53,11 +61,12 @@ class Publisher:
             vanishing=layout.vanishing,
             gate=layout.gate,
             classes=group.classes,
-            weights=None if rows is None else self._weights(key, rows, dtype),
+            weights=None if model is None else model.weights(columns_of(layout)),
             gather=gather,
         )
         payload = seal_desired(desired, self._key)
-        fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms))
+        size = -1 if model is None else model.size
+        fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms, size))
         self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
         return self._publication(key)
 
@@ -65,11 +74,6 @@ class Publisher:
         order = self._fleet.orders.get(key)
         reported = self._fleet.nodes[key].reported_version
         return max(reported, order.version if order else 0) + 1
-
-    def _weights(self, key: NodeKey, rows: Rows, dtype: str) -> Weights:
-        columns = column_names(layout_in(self._fleet.layouts[key]))
-        W = np.array([rows[column] for column in columns])
-        return Weights(FOLDED, {"W": Matrix.of(W, dtype)})
 
     def _publication(self, key: NodeKey) -> Publish:
         topic = str(Topic(*key, Channel.DESIRED))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from edge_opid import log
 from edge_opid.link.contract import (
@@ -33,7 +34,7 @@ from .fitter import FitFailed, Fitter
 from .recall import fit_job
 from .registry import FitRecord, Record
 from .service import Gateway
-from .store import CommandRecord, DatabaseError, MasterError, Store
+from .store import CommandRecord, DatabaseError, Store
 
 POLL_S = 0.1
 DELIVERIES_PER_ROUND = 512  # a wave of reports becomes a few transactions
@@ -65,7 +66,8 @@ class Runner:
         self._outcomes: dict[int, str] = {}
         self._looked_ms = self._ticked_ms = 0
         self._filters: frozenset[str] = frozenset()
-        self._wave = self._wave_ms = 0
+        self._wave_from = 0
+        self._wave_ms: int | None = None
 
     def stop(self) -> None:
         """End after this round. A signal handler may call it: it only sets a flag."""
@@ -115,7 +117,8 @@ class Runner:
 
     def _take_in(self) -> None:
         for turn in range(DELIVERIES_PER_ROUND):
-            delivery = self._link.poll(0.0 if turn else self._poll_s)
+            waits = turn == 0 and not self.gateway.busy
+            delivery = self._link.poll(self._poll_s if waits else 0.0)
             self._hear_events()  # a former connection's end comes before the next one's messages
             if delivery is None:
                 return
@@ -166,18 +169,17 @@ class Runner:
         return outcome
 
     def _take_fits(self) -> None:
-        now_ms = self._clock.now_ms()
         for outcome in self._fitter.finished():
             match outcome:
                 case FitRecord():
                     self._tell_of(outcome)
-                    self._actions += self.gateway.fitted(outcome, now_ms)
+                    self.gateway.fitted(outcome)
                 case FitFailed(change, why):
                     self.gateway.fit_failed(change, why)
 
     def _tick(self) -> None:
         now_ms = self._clock.now_ms()
-        if not 0 <= now_ms - self._ticked_ms < TICK_MS:
+        if self.gateway.busy or not 0 <= now_ms - self._ticked_ms < TICK_MS:
             self._ticked_ms = now_ms
             self._actions += self.gateway.tick(now_ms)
         while self.gateway.complaints:
@@ -191,62 +193,71 @@ class Runner:
     def _settle(self) -> None:
         """Save, perform, acknowledge."""
         records = self.gateway.fleet.take_unsaved()
-        while not self._saved(records):
-            self._notify.alive(self._clock.now_ms())
-            if self._stop:
-                return  # nothing was acknowledged: it all comes again
-            time.sleep(RETRY_S)
+        if not self._insisted(lambda: self._save(records)):
+            return  # nothing was acknowledged: it all comes again
         self._outcomes.clear()
         actions, self._actions = self._actions, []
-        self._perform(actions)
+        for action in actions:
+            self._insisted(partial(self._perform, action))
         deliveries, self._deliveries = self._deliveries, []
         for delivery in deliveries:
             self._link.acknowledge(delivery)
 
-    def _saved(self, records: Sequence[Record]) -> bool:
-        if not records and not self._outcomes:
-            return True
-        try:
+    def _insisted(self, attempt: Callable[[], None]) -> bool:
+        """Try until the database does not refuse for a while; False when told to stop meanwhile.
+
+        A `MasterError` is not tried again: somebody else decides now, and what we believe may be
+        out of date.
+        """
+        while True:
+            try:
+                attempt()
+                return True
+            except DatabaseError as error:
+                if not error.transient:
+                    raise
+                self._complain("the database refuses", error)
+            self._notify.alive(self._clock.now_ms())
+            if self._stop:
+                return False
+            time.sleep(RETRY_S)
+
+    def _save(self, records: Sequence[Record]) -> None:
+        if records or self._outcomes:
             self._store.save(records, self._outcomes)
-        except MasterError:
-            raise  # somebody else decides now: what we believe may be out of date
-        except DatabaseError as error:
-            if not error.transient:
-                raise
-            self._complain("the database refuses", error)
-            return False
-        return True
 
     # -- 3: what is to be done -----------------------------------------------------------------
 
-    def _perform(self, actions: Iterable[Action]) -> None:
-        for action in actions:
-            match action:
-                case Publish(topic, payload, retain):
-                    if not self._link.publish(topic, payload, retain=retain):
-                        self._refused(topic, "the link did not take it")
-                case Listen(filters):
-                    self._link.subscribe(sorted(filters - self._filters))
-                    self._link.unsubscribe(sorted(self._filters - filters))
-                    self._filters = filters
-                case ForgetExamples(change):
-                    self._store.forget_examples(change)
-                case Fit(change, size):
-                    job = fit_job(self._store, self.gateway, change, size)
-                    self._fitter.submit(job, self._clock.now_ms())
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Publish(topic, payload, retain):
+                if not self._link.publish(topic, payload, retain=retain):
+                    self._refused(topic, "the link did not take it")
+            case Listen(filters):
+                self._link.subscribe(sorted(filters - self._filters))
+                self._link.unsubscribe(sorted(self._filters - filters))
+                self._filters = filters
+            case ForgetExamples(change):
+                self._store.forget_examples(change)
+            case Fit(change, size):
+                job = fit_job(self._store, self.gateway, change, size)
+                self._fitter.submit(job, self._clock.now_ms())
 
     # -- how it goes ---------------------------------------------------------------------------
 
     def _follow_wave(self, began_ms: int) -> None:
-        """From the first unreported order to the last: how many there were, and how long it took."""
-        waiting = self.gateway.publisher.waiting
-        if waiting and not self._wave:
+        """From the first unreported order to the last: how many, and how long it took."""
+        under_way = self.gateway.busy or self.gateway.publisher.waiting > 0
+        signed = self.gateway.counts["orders"]
+        if under_way and self._wave_ms is None:
             self._wave_ms = began_ms
-        self._wave = max(self._wave, waiting)
-        if self._wave and not waiting:
+        elif not under_way and self._wave_ms is not None:
             seconds = (self._clock.now_ms() - self._wave_ms) / 1000
-            log.info("all orders reported", orders=self._wave, seconds=f"{seconds:.2f}")
-            self._wave = 0
+            orders = signed - self._wave_from
+            log.info("all orders reported", orders=orders, seconds=f"{seconds:.2f}")
+            self._wave_ms = None
+        if not under_way:
+            self._wave_from = signed
 
     def _tell_of(self, fit: FitRecord) -> None:
         log.info(

@@ -56,6 +56,8 @@ from .registry.fleet import Fleet, Stored
 from .registry.lives import EventError, happen, retire
 from .registry.measuring import Measuring
 
+ORDERS_PER_TICK = 100
+"""Signed, saved and published together: some 30 ms."""
 SEEN_MS = 60_000
 """How often a status that says nothing new is worth a write."""
 
@@ -81,6 +83,8 @@ class Gateway:
         """What was refused lately, in sentences, for the log."""
         self._measuring = Measuring(policy.measure_readings)
         self._listening: frozenset[str] = frozenset()
+        self._unordered = dict.fromkeys(key for key in self.fleet.nodes if self._is_behind(key))
+        """Nodes that need another order, in the order they came to."""
         self._ticked = False  # this life's clock may be behind that of the one before
         self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], list[Action]]] = {
             Introduction: self._introduced,
@@ -145,7 +149,8 @@ class Gateway:
         if not adopt(self.fleet, key, group, message, now_ms):
             return []
         self.counts["adopted"] += 1
-        return [self._order(key, now_ms)]
+        self._unordered[key] = None
+        return []
 
     def _status(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> list[Action]:
         node = self.fleet.nodes.get(key)
@@ -165,17 +170,18 @@ class Gateway:
         if news != node or now_ms - node.seen_ms >= SEEN_MS:
             self.fleet.put(replace(news, seen_ms=now_ms, status=payload))
             self.publisher.reported(key)
-        return self._overtaken(key, status, now_ms)
+        order = self.fleet.orders.get(key)
+        if order is not None and status.version > order.version:
+            self._overtaken(key, status, now_ms)
+        return []
 
-    def _overtaken(self, key: NodeKey, status: Status, now_ms: int) -> list[Action]:
+    def _overtaken(self, key: NodeKey, status: Status, now_ms: int) -> None:
         """A node that has obeyed more than we remember: our memory is an older one."""
-        order, layout = self.fleet.orders.get(key), self.fleet.layouts[key]
-        if order is None or status.version <= order.version:
-            return []
+        layout = self.fleet.layouts[key]
         self.counts["overtaken"] += 1
         if status.layout_version >= layout.version:
             self.fleet.put(replace(layout, version=status.layout_version + 1, at_ms=now_ms))
-        return [self._order(key, now_ms)]
+        self._unordered[key] = None
 
     def _summary(self, key: NodeKey, message: Summary, payload: bytes, now_ms: int) -> list[Action]:
         if key not in self.fleet.nodes:
@@ -201,7 +207,8 @@ class Gateway:
             self._ticked = True
             self.fleet.no_later_than(now_ms)
         self._retire_due(now_ms)
-        actions: list[Action] = [*self._advance_due(now_ms)]
+        self._advance_due(now_ms)
+        actions: list[Action] = [*self._orders_due(now_ms)]
         actions += self.changes.due(now_ms)
         actions += self.publisher.due(now_ms)
         wanted = self._wanted_filters()
@@ -231,9 +238,8 @@ class Gateway:
                 self.complaints.append(str(error))
             self.counts[f"kept-{sensor}"] = 1
 
-    def _advance_due(self, now_ms: int) -> list[Publish]:
+    def _advance_due(self, now_ms: int) -> None:
         """Nodes whose sensors have settled in another layout than they were told."""
-        published = []
         for key in sorted(self.fleet.touched):
             if key not in self.fleet.layouts:
                 continue
@@ -243,16 +249,34 @@ class Gateway:
             if unsettled(self.fleet, key):
                 advance(self.fleet, key, self.policy, now_ms)
                 self.counts["layouts"] += 1
-                published.append(key)
-        return [self._order(key, now_ms) for key in published]
+                self._unordered[key] = None
+
+    def _orders_due(self, now_ms: int) -> list[Publish]:
+        """Orders for nodes that want one, so many at a time: nobody waits for a large wave."""
+        keys = [key for key, _ in zip(list(self._unordered), range(ORDERS_PER_TICK), strict=False)]
+        for key in keys:
+            del self._unordered[key]
+        return [self._order(key, now_ms) for key in keys if self.fleet.group_of(key)]
 
     def _order(self, key: NodeKey, now_ms: int) -> Publish:
         """The node's newest layout, with the weights of its change where there are some."""
         change = self.fleet.changes.get(self.fleet.layouts[key].change)
-        rows = None if change is None else self.changes.rows(change.id)
+        model = None if change is None else self.changes.model(change.id)
         gather = 0 if change is None else self.changes.quota(change)
         self.counts["orders"] += 1
-        return self.publisher.order(key, rows, gather, now_ms, self.policy.weights)
+        return self.publisher.order(key, model, gather, now_ms)
+
+    def _is_behind(self, key: NodeKey) -> bool:
+        """Whether the order in force says something else than this node should hear."""
+        order, layout = self.fleet.orders.get(key), self.fleet.layouts[key]
+        change = self.fleet.changes.get(layout.change)
+        wanted = layout.version, -1 if change is None else change.pushed
+        return order is None or (order.layout_version, order.fit) != wanted
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are orders to be signed yet."""
+        return bool(self._unordered)
 
     def _wanted_filters(self) -> frozenset[str]:
         keys = self._measuring.listening(self.fleet)
@@ -260,12 +284,11 @@ class Gateway:
 
     # -- fits ----------------------------------------------------------------------------------
 
-    def fitted(self, fit: FitRecord, now_ms: int) -> list[Action]:
+    def fitted(self, fit: FitRecord) -> None:
         """A fit is done: keep it, and where it is better, tell every member."""
         self.counts["fits"] += 1
-        if not self.changes.fitted(fit):
-            return []
-        return [self._order(key, now_ms) for key in self.fleet.members(fit.change)]
+        if self.changes.fitted(fit):
+            self._unordered.update(dict.fromkeys(self.fleet.members(fit.change)))
 
     def fit_failed(self, change: int, why: str) -> None:
         """A fit that raised is counted; it is tried again when the batch has grown."""

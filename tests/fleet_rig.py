@@ -136,7 +136,7 @@ class FleetRig:
         job = fit_job(self.store, self.gateway, change_id, size)
         fit = self._fitted(job)
         self.fits.append(fit)
-        self.decide(lambda: self.gateway.fitted(fit, self.now_ms))
+        self.decide(lambda: self.gateway.fitted(fit) or [])
 
     def _fitted(self, job: FitJob) -> FitRecord:
         """A fit is a function of its job: the lives of one story share them, which saves hours."""

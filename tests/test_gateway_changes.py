@@ -98,6 +98,7 @@ def test_adoption_does_not_make_a_node_forget_what_it_learned():
     senses = fleet.nodes["n1"].node.state.senses
     layout, evidence, bits = senses.layout, senses.learner.evidence, senses.learner.state()
     fleet.wake("n1")
+    fleet.pass_s(1)
     assert fleet.status("n1").layout_version == 1
     assert evidence == senses.learner.evidence == 50
     assert senses.layout == layout

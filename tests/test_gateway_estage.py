@@ -28,7 +28,6 @@ from gateway.estage import (
     rounded,
     z_alone,
 )
-from gateway.estage.blend import SHARES, smallest_share
 from gateway.estage.compact import landmarks_that_fit, shrunk
 from gateway.estage.logistic import one_vs_rest
 from gateway.estage.opid import penalties
@@ -199,12 +198,15 @@ def test_a_blend_is_more_than_two_models_added_up():
 
 
 def test_opide_gets_a_share_that_nothing_speaks_for():
-    """The best share leads by less than its error: none is taken. By more: as little as will do."""
-    noise = np.random.default_rng(0).normal(size=(50, 1))
-    unsure = 1 + noise * SHARES - 0.01 * SHARES
-    sure = 1 + 0.01 * noise * SHARES - SHARES
-    assert smallest_share(unsure) == 0.0
-    assert smallest_share(sure) == 1.0
+    """Where the continued C-stage knows and OPIDe guesses, w is 0; the other way round, 1."""
+    rng, y = np.random.default_rng(0), np.arange(60) % 3
+    knows, guesses = 2 * one_hot(y, 3), rng.normal(size=(14, 60, 3))
+    scores = np.concatenate([knows[None], guesses])[None]
+    assert not Blend().choose(scores, y)[1:].any()
+    scores = np.concatenate([guesses[:1], np.repeat(knows[None], 14, axis=0)])[None]
+    mixture = Blend().choose(scores, y)
+    assert mixture[0] == 0.0
+    assert mixture.sum() == pytest.approx(1.0)
 
 
 def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():

@@ -114,7 +114,7 @@ def test_versions_never_come_twice_with_other_content():
             fleet.event(name, SensorDeployed(f"x{number}", f"x{number}", at, None, 0.0, 1.0))
         fleet.pass_s(4)
     assert fleet.agreed()
-    assert len(seen) == 2 * 6
+    assert len(seen) == 2 * (1 + 6)  # adopted, and six layouts
 
 
 def test_a_broker_without_memory_is_told_everything_again():
@@ -201,3 +201,37 @@ def test_a_fleet_remembers_exactly_what_was_saved():
     assert dict(again.sensors) == {k: v for k, v in mine.sensors.items() if v}
     assert again.next_change == mine.next_change
     assert again.take_unsaved() == []
+
+
+def test_a_group_taken_out_of_the_configuration_stops_nobody_else():
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    fleet.pass_s(2)
+    fleet.event("n1", SensorRetired("pm-n1", fleet.now_ms, "broken"))
+    stored, pushed = recalled(fleet.store)
+    other = Group("water", SITE, CLASSES, ("n2",))
+    fleet.gateway = Gateway(QUICK, [other], KEY, stored, pushed)
+    before = fleet.gateway.fleet.orders[SITE, "n1"]
+    fleet.event("n2", SensorRetired("pm-n2", fleet.now_ms, "broken"))
+    fleet.pass_s(10)
+    assert fleet.gateway.fleet.nodes[SITE, "n2"].group == "water"
+    assert fleet.status("n2").layout_version == 2
+    assert fleet.gateway.fleet.orders[SITE, "n1"] == before
+
+
+def test_a_wave_cut_in_the_middle_goes_on_after_the_restart(monkeypatch):
+    """Two nodes a tick at most one order: killed between the two, the second still gets its own."""
+    monkeypatch.setattr("gateway.service.ORDERS_PER_TICK", 1)
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    fleet.pass_s(3)
+    for name in NAMES:
+        fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "broken"))
+    for _ in range(40):
+        fleet.now_ms += 100
+        fleet.decide(lambda: fleet.gateway.tick(fleet.now_ms))
+        if fleet.gateway.busy:
+            break
+    assert fleet.gateway.busy
+    fleet.revive()
+    fleet.pass_s(10)
+    assert fleet.agreed()
+    assert {fleet.status(name).layout_version for name in NAMES} == {2}

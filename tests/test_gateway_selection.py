@@ -31,10 +31,18 @@ from gateway.estage.batch import stratified_folds
 from gateway.estage.selection import standard_error
 
 
+def thirty_readings(Z):
+    """A C-stage whose survivors were Z's columns themselves."""
+    return Survivors.of(Z, 10.0 * np.eye(Z.shape[1]), rho=1.0)
+
+
 def update(Z, Xa, y, classes):
-    """A C-stage that knew Z's columns themselves, from thirty readings."""
-    known = Survivors.of(Z, 10.0 * np.eye(Z.shape[1]), rho=1.0)
-    return Seeing(fit_update(Z, Xa, y, classes, known))
+    return Seeing(fit_update(Z, Xa, y, classes, thirty_readings(Z)))
+
+
+def best_update(Z, Xa, y, classes):
+    known = thirty_readings(Z)
+    return Seeing(fit_best(Z, Xa, y, classes, survivors=known, candidates=LINEAR, repeats=1))
 
 
 class Seeing:
@@ -49,6 +57,7 @@ class Seeing:
 
 FITS = [
     pytest.param(update, id="fit_update"),
+    pytest.param(best_update, id="fit_best with survivors"),
     fit_opid,
     fit_opide,
     fit_residual,

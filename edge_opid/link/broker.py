@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from edge_opid.link.contract import Will
 from edge_opid.link.filters import matches
 from edge_opid.link.outbox import Outgoing
-
-_matches = lru_cache(maxsize=8_192)(matches)
-"""A fleet says the same things on the same topics: asking again was a tenth of a simulation."""
 
 
 @dataclass(slots=True)
@@ -85,7 +81,7 @@ class MemoryBroker:
         """Remember the filter and queue the retained messages it matches."""
         session.subscriptions[filter_] = qos
         for topic, message in self.retained.items():
-            if _matches(filter_, topic):
+            if matches(filter_, topic):
                 self._enqueue("retained", session, message, min(qos, message.qos), retain=True)
 
     def publish(self, message: Outgoing) -> None:
@@ -95,9 +91,7 @@ class MemoryBroker:
             if message.payload:
                 self.retained[message.topic] = message
         for client_id, session in self.sessions.items():
-            granted = [
-                qos for f, qos in session.subscriptions.items() if _matches(f, message.topic)
-            ]
+            granted = [qos for f, qos in session.subscriptions.items() if matches(f, message.topic)]
             if granted:
                 self._enqueue(client_id, session, message, min(max(granted), message.qos), False)
 

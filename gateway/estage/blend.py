@@ -5,9 +5,8 @@ logistic loss; they err on different instances. Their sum
 
     (1 − w)·t·continued + w·OPIDe
 
-is again one matrix. t takes least-squares scores to log-odds (the temperature with the smallest
-log-loss); w is the smallest share whose log-loss is within one standard error of the best share's,
-so that a small batch leaves the C-stage alone.
+is again one matrix. t takes least-squares scores to log-odds; t and then w are those with the
+smallest log-loss on held-out instances, and w may be 0.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from .batch import Batch, Floats, Ints
 from .models import LinearPath
 from .opide import Opide
-from .tuning import log_losses, one_of
+from .tuning import log_loss, one_of
 from .update import Update
 
 CONTINUED = Update("continued", strengths=(np.inf,))
@@ -49,19 +48,11 @@ class Blend:
         other = self.second.choose(scores[:, 1:], y)
         opide = np.tensordot(other, scores[:, 1:].swapaxes(0, 1), 1)
         heated = TEMPERATURES[:, None, None] * scores[:, :1]
-        t = float(TEMPERATURES[log_losses(heated, y).mean(0).argmin()])
+        t = float(TEMPERATURES[log_loss(heated, y).argmin()])
         shares = SHARES[:, None, None]
         both = (1 - shares) * t * scores[:, :1] + shares * opide[:, None]
-        w = smallest_share(log_losses(both, y))
+        w = float(SHARES[log_loss(both, y).argmin()])
         return np.append((1 - w) * t * one_of(1, 0), w * other)
-
-
-def smallest_share(losses: Floats) -> float:
-    """The first of W shares within one standard error of the best, from n×W log-losses."""
-    best = int(losses.mean(0).argmin())
-    behind = losses - losses[:, [best]]
-    error = behind.std(axis=0, ddof=min(1, len(losses) - 1)) / np.sqrt(len(losses))
-    return float(SHARES[np.flatnonzero(behind.mean(0) <= error + 1e-12)[0]])
 
 
 def joined(name: str, first: LinearPath, second: LinearPath) -> LinearPath:

@@ -57,15 +57,10 @@ def log_loss(scores: Floats, y: Ints) -> Floats:
     >>> log_loss(np.array([[[[0.0, 0.0]]]]), np.array([1])).round(3)
     array([0.693])
     """
-    return np.asarray(log_losses(scores, y).mean(0))
-
-
-def log_losses(scores: Floats, y: Ints) -> Floats:
-    """n×P log-losses, instance by instance, means of the repeats."""
     top = scores.max(-1, keepdims=True)
     total = np.log(np.exp(scores - top).sum(-1)) + top[..., 0]
     own = np.take_along_axis(scores, y[None, None, :, None], -1)[..., 0]
-    return np.asarray(np.mean(total - own, axis=0).T)
+    return np.asarray(np.mean(total - own, axis=(0, 2)))
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,17 @@ def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_m
     fleet.put(NodeRecord(*key, group.id, message.gate, True, now_ms, *versions))
     for sensor in message.sensors:
         fleet.put(_brought_along(key, sensor, now_ms))
-    layout = message.layout_version + 1
-    fleet.put(
-        LayoutRecord(
-            *key, layout, message.sensors, message.vanishing, message.gate, change=0, at_ms=now_ms
-        )
+    own = LayoutRecord(
+        *key,
+        message.layout_version,
+        message.sensors,
+        message.vanishing,
+        message.gate,
+        change=0,
+        at_ms=now_ms,
     )
+    fleet.put(own)  # its summaries are numbered so
+    fleet.put(replace(own, version=own.version + 1))
     return True
 
 

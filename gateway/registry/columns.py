@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
+from functools import lru_cache
 from struct import pack
 
-from edge_opid.layout import Layout
+from edge_opid.layout import Layout, Sensor
 from edge_opid.node.desired import layout_of
 
 from .records import LayoutRecord
@@ -22,6 +23,19 @@ def layout_in(record: LayoutRecord, only: Collection[str] | None = None) -> Layo
     sensors = [each for each in record.sensors if only is None or each.id in only]
     vanishing = [each for each in record.vanishing if only is None or each in only]
     return layout_of(sensors, vanishing, record.gate)
+
+
+def columns_of(record: LayoutRecord) -> tuple[str, ...]:
+    """The names of a record's columns. Cohorts have thousands of layouts, and few shapes."""
+    return _columns_of(
+        tuple((each.role, each.knots, each.id in record.vanishing) for each in record.sensors)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _columns_of(shape: tuple[tuple[str, tuple[float, ...], bool], ...]) -> tuple[str, ...]:
+    sensors = [Sensor(role, knots=knots) for role, knots, _ in shape]
+    return column_names(Layout(sensors, [role for role, _, vanishes in shape if vanishes]))
 
 
 def column_names(layout: Layout) -> tuple[str, ...]:

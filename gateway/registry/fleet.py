@@ -82,6 +82,10 @@ class Fleet:
             self.examples[change].update(numbers)
         self.next_change = stored.next_change
         self._unsaved.clear()
+        for key, node in list(self.nodes.items()):
+            group = self.group_of(key)
+            if group is not None and group.id != node.group:  # moved, in the configuration
+                self.put(replace(node, group=group.id))
 
     def put(self, record: Record) -> None:
         """Replace the record with this key, and remember that it is to be saved."""
@@ -150,6 +154,10 @@ class Fleet:
     def members(self, change: int) -> list[NodeKey]:
         """The nodes whose newest layout belongs to this change."""
         return list(self._members.get(change, ()))
+
+    def size_of(self, change: int) -> int:
+        """How many nodes are in it."""
+        return len(self._members.get(change, ()))
 
     def forget_change(self, change: int) -> None:
         """A closed change that no node is in any more is the store's alone."""

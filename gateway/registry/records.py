@@ -123,6 +123,8 @@ class OrderRecord:
     layout_version: int
     payload: bytes
     at_ms: int
+    fit: int = -1
+    """The size of the fit whose weights it carries; -1: none."""
 
     @property
     def key(self) -> NodeKey:

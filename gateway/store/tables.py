@@ -124,6 +124,7 @@ ORDERS = Table(
     _must("layout_version", Number),
     _must("payload", LargeBinary),
     _must("at_ms", Number),
+    _must("fit", Number),
 )
 SUMMARIES = Table(
     "summaries",

@@ -1,0 +1,106 @@
+"""The benchmark of the paper: instances that leak, files that tear, figures that lie."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="the gateway extra is not installed")
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+from paper_cells import Cell, Results, read, write
+from paper_data import compress, load, resplit
+from paper_methods import METHODS, Draw
+from paper_stats import beyond_two_errors, compared, verdict
+from paper_tables import SETTINGS, paper_cell
+
+
+@pytest.fixture(scope="module")
+def digits():
+    setting = SETTINGS["digits035"]
+    return compress(setting, *load("digits035", Path("nowhere"), network=False))
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_an_instance_is_in_two_of_c_stage_fit_and_test(digits, anew):
+    fit, test = digits.draw(60, seed=1, anew=anew)
+    learned = np.setdiff1d(np.arange(len(digits.y)), digits.rest)
+    assert len(learned) == 240
+    assert len(fit) == len(test) == 60
+    assert not set(fit) & set(test)
+    assert not set(learned) & {*fit, *test}
+    assert np.bincount(digits.y[[*fit, *test]]).tolist() == [40, 40, 40]
+
+
+def test_the_instances_that_follow_are_others_in_each_repeat(digits):
+    """Only the split changes with the seed; drawn anew, the instances do too."""
+    both = [np.sort(np.concatenate(digits.draw(30, seed, anew=False))) for seed in (1, 2)]
+    assert np.array_equal(*both)
+    assert not np.array_equal(digits.draw(30, 1, False)[0], digits.draw(30, 2, False)[0])
+    anew = [np.sort(np.concatenate(digits.draw(30, seed, anew=True))) for seed in (1, 2)]
+    assert not np.array_equal(*anew)
+
+
+def test_a_method_gives_no_accuracy_or_another_one_the_next_time(digits):
+    for method in METHODS.values():
+        first, second = (method(Draw(digits, *digits.draw(30, 5, False), 5)) for _ in range(2))
+        assert first == second
+        assert 0 <= first <= 1
+
+
+def test_the_paper_has_other_widths_than_the_data(data_folder):
+    for name in ("mnist05", "mnist035", "dna", "splice"):
+        X, y = load(name, data_folder, network=False)
+        assert X.shape[1] == SETTINGS[name].width
+        assert np.abs(X).max() <= 1
+        assert len(np.unique(y)) == y.max() + 1
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_columns_are_lost_when_another_share_survives(share):
+    changed = resplit(SETTINGS["splice"], share)
+    assert changed.width == SETTINGS["splice"].width
+    assert changed.survived == round(share * 60)
+
+
+def test_a_run_that_was_interrupted_starts_again(tmp_path):
+    results = Results(Cell("dna", 60), rho=2.0)
+    results.add("OPID", 0.9)
+    write(results, tmp_path)
+    (tmp_path / "dna-60.json.new").write_text("torn")
+    again = read(Cell("dna", 60), tmp_path)
+    assert again.values == {"OPID": [0.9]}
+    assert again.missing(("OPID", "OPIDe"), 0) == ["OPIDe"]
+    assert again.missing(("OPID", "OPIDe"), 1) == ["OPID", "OPIDe"]
+    again.forget("OPID")
+    assert again.missing(("OPID",), 0) == ["OPID"]
+    assert read(Cell("dna", 120), tmp_path).values == {}
+
+
+def test_a_figure_far_from_the_papers_is_not_named():
+    theirs = paper_cell("dna", 60)
+    results = Results(Cell("dna", 60))
+    for method, (mean, spread) in theirs.items():
+        off = 0.05 if method == "SVM" else 0.0
+        results.values[method] = [mean + off + spread, mean + off - spread] * 25
+    assert [row[0] for row in beyond_two_errors(results)] == ["SVM"]
+
+
+def test_a_verdict_is_given_on_half_of_the_methods():
+    results = Results(Cell("dna", 60), values={"OPID": [0.9, 0.8]})
+    assert verdict(results) is None
+    results.values = {method: [0.90, 0.92] for method in METHODS}
+    results.values["ridge"] = [0.93, 0.93]
+    found = verdict(results)
+    assert found is not None
+    assert found.reached == {"paper": False, "baselines": False, "Z": True, "OPID(e)": True}
+
+
+def test_equal_columns_are_significantly_different():
+    same = np.array([0.9, 0.8, 0.7])
+    assert compared(same, same + 1e-16) == 0
+    assert compared(same + 0.1, same) == 1
+    assert compared(same - 0.1, same) == -1

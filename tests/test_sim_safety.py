@@ -1,0 +1,145 @@
+"""Two thousand made-up disasters: nothing acknowledged is lost, nothing is done twice, all agree.
+
+`SEEDS=10000` (or `make soak`) runs more of them. A seed that fails prints a command that repeats
+it, with as few faults as do it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from firmware_sim.device_records import MemoryRecords
+from firmware_sim.faults import KINDS, parsed
+from firmware_sim.fleet import AGREE_MS, Outcome, SimFleet
+from firmware_sim.fleet_story import Story
+from firmware_sim.planted import planted
+from firmware_sim.soak import run_seed, run_seeds, told
+from gateway.fitter import attempt
+from gateway.registry.fleet import Fleet
+from gateway.store import Store
+
+SEEDS = int(os.environ.get("SEEDS", "2000"))
+WORKERS = min(2, os.cpu_count() or 1)
+REPEATED = 100
+HOUR_BACK = 1  # a detail of `jump` that sets the clock back by an hour
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """A run logs what goes wrong in it, which is a lot."""
+    caplog.set_level("CRITICAL", logger="edge_opid")
+
+
+@pytest.mark.timeout(7_200)
+def test_no_seed_breaks_a_promise() -> None:
+    """Safety throughout, and within a minute after the faults everybody agrees."""
+    broken: list[Outcome] = []
+    slowest, readings = 0, 0
+    for outcome in run_seeds(range(SEEDS), WORKERS):
+        slowest, readings = max(slowest, outcome.agreed_ms), readings + outcome.readings
+        if outcome.broken is not None:
+            broken.append(outcome)
+    assert not broken, "\n".join(told(outcome) for outcome in broken[:3])
+    assert slowest <= AGREE_MS
+    assert readings > 40 * SEEDS
+
+
+def test_same_seed_gives_the_same_digest_in_another_process() -> None:
+    """Whatever order that process has for its sets."""
+    here = [f"seed {o.seed} digest {o.digest}" for o in run_seeds(range(REPEATED))]
+    command = ("-m", "firmware_sim.soak", "--seeds", f"0:{REPEATED}", "--workers", "1", "--digests")
+    elsewhere = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, "PYTHONHASHSEED": "4711", "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert elsewhere.stdout.splitlines()[:-1] == here
+    assert len(set(here)) == REPEATED
+
+
+def test_runs_have_everything_that_could_go_wrong() -> None:
+    """A simulator whose faults do not bite would find nothing, either."""
+    seen: Counter[str] = Counter()
+    for seed in range(1, 41):
+        fleet = SimFleet(seed)
+        assert fleet.run().broken is None
+        seen.update({fault.kind for fault in fleet.faults})
+        seen["sql"] += not isinstance(fleet.gateway.store, MemoryRecords)
+        for node in fleet.nodes.values():
+            seen.update(node.node.counted())
+            seen["cuts"] += node.cuts
+            seen["kills"] += node.kills
+            seen["snapshots"] += any(name.startswith("snapshot") for name in node.disk.files)
+            seen["models"] += bool(node.node.state.slots)
+            seen["layouts"] += node.node.state.layout_version > 1
+        for source in fleet.sources.values():
+            seen["lost"] += len(source.sent.lost)
+            seen["lives"] += source.life - 1
+    happened = {*KINDS, "cuts", "kills", "snapshots", "models", "layouts", "lost", "lives", "sql"}
+    happened |= {"duplicate", "held", "refused-signature", "refused-old-version", "sensor-silent"}
+    assert {name for name in happened if not seen[name]} == set()
+    assert seen["cuts"] > 20
+
+
+@pytest.mark.parametrize("seed", [2, 5, 7])
+def test_stand_in_for_the_database_cannot_be_told_from_it(seed: int) -> None:
+    """The same digest, with everything that was decided in it."""
+    real = SimFleet(seed, store=Store.open("sqlite://")).run()
+    assert real.broken is None
+    assert SimFleet(seed, store=MemoryRecords()).run() == real
+
+
+@pytest.mark.parametrize("seed", [2, 5, 9, 21])
+def test_real_fits_break_no_promise(seed: int) -> None:
+    """Seconds of cross-validation instead of the cheap fit, and the real database."""
+    assert SimFleet(seed, fit=attempt, store=Store.open("sqlite://")).run().broken is None
+
+
+def changing_story() -> Story:
+    """The first story in which operators announce something after two seconds."""
+    stories = (Story(seed) for seed in range(1, 100))
+    return next(s for s in stories if any(a.at_ms > 2_000 for a in s.announcements))
+
+
+def test_gateway_whose_clock_was_set_back_does_not_wait_for_it(monkeypatch) -> None:
+    """A Pi without a battery wakes up in the past: its fleet must not stand still until then."""
+    seed = changing_story().seed
+    set_back = parsed(f"1500:jump:gateway:50:{HOUR_BACK}")
+    assert run_seed(seed, set_back).broken is None
+    monkeypatch.setattr(Fleet, "no_later_than", lambda _self, _now_ms: None)
+    broken = run_seed(seed, set_back).broken
+    assert broken is not None, "the test has lost its point"
+    assert broken.promise == "no agreement"
+
+
+def test_failing_seed_says_how_to_see_it_again() -> None:
+    """The promise, the few faults that are needed, and a command that does the same."""
+    plant = "acknowledge-before-sync"
+    outcome = next(o for o in run_seeds(range(1, 100), plant=plant) if o.broken)
+    text = told(outcome, plant)
+    assert str(outcome.broken) in text
+    command = next(line for line in text.splitlines() if "repeat:" in line)
+    assert f"--seeds {outcome.seed} --plant {plant}" in command
+    few = parsed(command.split("'")[1])
+    assert 1 <= len(few) < len(outcome.faults)
+    with planted(plant):
+        again = SimFleet(outcome.seed, few).run()
+    assert again.broken is not None
+    assert outcome.broken is not None
+    assert again.broken.promise == outcome.broken.promise
+    assert run_seed(outcome.seed, few).broken is None, "without the plant nothing is wrong"
+
+
+def test_run_without_faults_is_over_at_once() -> None:
+    """The faults, and not the story, are what takes time."""
+    seeds = range(1, 20)
+    outcomes = [run_seed(seed, faults=()) for seed in seeds]
+    assert all(outcome.broken is None for outcome in outcomes)
+    assert sorted(outcome.agreed_ms for outcome in outcomes)[len(seeds) // 2] <= 5_000
