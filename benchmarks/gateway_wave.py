@@ -3,9 +3,10 @@
     python benchmarks/gateway.py [--nodes 1000] [--sensors 12] [--json out/gateway.json]
 
 Wave: at every node one sensor dies and another joins; the seconds from the moment the fit is there
-(orders to be signed and saved) until the database knows that every node has the new weights. The yardstick, in the same run on the same broker: as many bare
-retained publications of the same size, from the first to the acknowledgement of the last. Then the
-E-stage's time beside scikit-learn's on one batch, and the gateway's resident memory.
+(orders to be signed and saved) until the database knows that every node has the new weights. The
+yardstick, in the same run on the same broker: as many bare retained publications of the same size,
+from the first to the acknowledgement of the last. Then the E-stage's time beside scikit-learn's on
+one batch, and the gateway's resident memory.
 """
 
 from __future__ import annotations

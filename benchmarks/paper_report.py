@@ -48,7 +48,7 @@ def accuracies(cells: Sequence[Results]) -> Lines:
     rows = []
     for results in cells:
         paper = paper_cell(results.cell.name, results.cell.n)
-        row = [label(results)]
+        row = [label(results), str(max(len(column(results, method)) for method in METHODS))]
         means = {m: column(results, m).mean() for m in METHODS if len(column(results, m))}
         for method in METHODS:
             if method not in means:
@@ -59,7 +59,7 @@ def accuracies(cells: Sequence[Results]) -> Lines:
             text = f"**{text}**" if mean >= max(means.values()) - 1e-12 else text
             row.append(f"{text}<br>paper {short(paper[method][0])}" if method in paper else text)
         rows.append(row)
-    return table(("set, n", *METHODS), rows)
+    return table(("set, n", "repeats", *METHODS), rows)
 
 
 def aims(cells: Sequence[Results], product: str) -> Lines:
@@ -146,9 +146,7 @@ def origin(cells: Sequence[Results]) -> Lines:
     """Where the figures come from."""
     places = {tuple(sorted(results.where.items())) for results in cells}
     lines = [", ".join(f"{what} {value}" for what, value in place) for place in sorted(places)]
-    counts = [len(values) for results in cells for values in results.values.values()]
-    low, high = (min(counts), max(counts)) if counts else (0, 0)
-    seeds = f"Repeats: {low} to {high} a figure; repeat r has the seed {SEED} + r."
+    seeds = f"Repeat r draws and fits with the seed {SEED} + r; the tables say how many repeats."
     return [seeds, "", *(f"- {line}" for line in lines), ""]
 
 

@@ -25,8 +25,8 @@ Eq. 14 as printed. *update* continues the C-stage on the batch.
 """
 
 AIMS_ABOUT = """*fit_best* has the survivors' columns and starts from the blend; *Z first* is the
-same function without them, which starts from Z alone. Both were fixed before this page; two products
-are shown because development data preferred the first, and this page may not."""
+same function without them, which starts from Z alone. Both rules come from development data, which
+preferred the first; this page need not agree, so both are shown."""
 
 DIFFERENCES = """Why figures differ:
 

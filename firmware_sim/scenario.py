@@ -7,8 +7,8 @@ scenario is played on simulated time or with real processes. A mistake names fil
 >>> parse_scenario(text, Path("mine.toml"))
 Traceback (most recent call last):
 ...
-edge_opid.toml_tables.ConfigError: mine.toml, line 4: scenario.sensors: world 'street' has no \
-sensor for 'snow'; it has ['pm1', 'pm25', 'pm10', 'no2', 'co', 'o3', 'bc', 'voc', 'noise', \
+edge_opid.toml_tables.ConfigError: mine.toml, line 4: scenario.sensors cannot be: world 'street' has \
+no sensor for 'snow'; it has ['pm1', 'pm25', 'pm10', 'no2', 'co', 'o3', 'bc', 'voc', 'noise', \
 'temp', 'humidity', 'wind']
 """
 

@@ -55,7 +55,7 @@ def _roles(scenario: Scenario) -> tuple[str, ...]:
         try:
             world.sensor(role)
         except WorldError as error:
-            raise SettingError("scenario.sensors:", str(error)) from error
+            raise SettingError("scenario.sensors", f"cannot be: {error}") from error
     return tuple(entry.role for entry in world.catalogue)
 
 

@@ -16,10 +16,10 @@ from gateway.cli.arguments import parser
 from gateway.cli.desk import OperatorError
 from gateway.cli.screen import Screen
 from gateway.config import ConfigError
-from gateway.initialise import FolderError
 from gateway.policy import PolicyError
 from gateway.registry import LifecycleError
 from gateway.registry.lives import EventError
+from gateway.setup.initialise import FolderError
 from gateway.store import MasterError, StoreUrlError
 
 MISTAKES = (

@@ -34,7 +34,7 @@ from gateway.secret_files import load_signing_key, read_secret
 
 __all__ = ["ConfigError", "GatewayConfig", "load_config", "load_signing_key", "parse_config"]
 
-OWN = {"database": "str", "database_file": "str", "key": "str", "status_file": "str"}
+OWN = {"database": "str", "database_file": "str", "key": "str"}
 DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
 SHAPE = Shape(
     sections={"gateway": OWN | kinds_of(Policy), "broker": BROKER, "log": LOG},
@@ -54,7 +54,6 @@ class GatewayConfig:
     database: str = field(repr=False)  # an SQLAlchemy URL, its password included
     key_file: Path
     log_level: str = "info"
-    status_file: Path | None = None
 
     @property
     def database_shown(self) -> str:
@@ -92,7 +91,6 @@ def _build(found: Table, document: Document) -> GatewayConfig:
     if not groups:
         raise SettingError("groups", "are missing: add [[groups]] with id, site, classes and nodes")
     check_groups(groups)
-    status_file = given.get("status_file")
     return GatewayConfig(
         policy=policy,
         groups=groups,
@@ -100,7 +98,6 @@ def _build(found: Table, document: Document) -> GatewayConfig:
         database=_database(given, document),
         key_file=folder / given["key"],
         log_level=log_level(found),
-        status_file=None if status_file is None else folder / status_file,
     )
 
 

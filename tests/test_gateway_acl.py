@@ -24,7 +24,7 @@ from edge_opid.link.options import read_credentials
 from edge_opid.wire import NodeTopics
 from edge_opid.wire.topics import gateway_filters
 from gateway.config import load_config
-from gateway.initialise import Plan, add_nodes, initialise
+from gateway.setup.initialise import Plan, add_nodes, initialise
 
 WAIT_S = 10.0
 PLAN = Plan(

@@ -10,9 +10,9 @@ import pytest
 from nacl.signing import SigningKey
 
 from gateway.config import SHAPE, ConfigError, load_config, load_signing_key, parse_config
-from gateway.plan import Plan
 from gateway.policy import Group, Policy
-from gateway.starting_files import gateway_toml
+from gateway.setup.plan import Plan
+from gateway.setup.starting_files import gateway_toml
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "gateway.example.toml"
 EXAMPLE_PLAN = Plan(
@@ -113,7 +113,7 @@ def test_a_good_file_is_read():
     assert (config.broker.port, config.broker.client_id) == (1884, "opid-gateway")
     assert config.database == "sqlite:////etc/opid/gateway.sqlite"
     assert config.key_file == Path("/etc/opid/keys/gateway.key")
-    assert (config.log_level, config.status_file) == ("info", None)
+    assert config.log_level == "info"
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), MISTAKES)
@@ -134,7 +134,6 @@ def test_the_environment_replaces_keys_of_every_kind():
     environment = {
         "OPID_GATEWAY_SILENCE_S": "60",
         "OPID_GATEWAY_KEY": "/run/key",
-        "OPID_GATEWAY_STATUS_FILE": "status.json",
         "OPID_BROKER_HOST": "10.0.0.5",
         "OPID_LOG_LEVEL": "debug",
         "OPID_NODE_NODE": "n2",  # another program's
@@ -142,7 +141,6 @@ def test_the_environment_replaces_keys_of_every_kind():
     config = parse_config(GOOD, environment, HERE)
     assert (config.policy.silence_s, config.broker.host) == (60.0, "10.0.0.5")
     assert (config.key_file, config.log_level) == (Path("/run/key"), "debug")
-    assert config.status_file == Path("/etc/opid/status.json")
     assert config.groups == parse_config(GOOD, {}, HERE).groups
 
 

@@ -17,9 +17,9 @@ from edge_opid.config import load_config as load_node
 from edge_opid.errors import OpidError
 from edge_opid.link.options import read_credentials
 from gateway.config import load_config, load_signing_key
-from gateway.initialise import FolderError, Plan, add_nodes, initialise, next_steps
-from gateway.mosquitto_files import names_in
 from gateway.policy import PolicyError
+from gateway.setup.initialise import FolderError, Plan, add_nodes, initialise, next_steps
+from gateway.setup.mosquitto_files import names_in
 
 PLAN = Plan(site="street", group="air", classes=("fresh", "stale"), nodes=("north", "south"))
 MORE = replace(PLAN, nodes=("east",))

@@ -12,8 +12,8 @@ from edge_opid.errors import OpidError
 from edge_opid.link.options import read_credentials, tls_context
 from edge_opid.notify import Notify
 from gateway.config import ConfigError, GatewayConfig, load_config, load_signing_key
-from gateway.initialise import add_nodes, initialise, next_steps
-from gateway.plan import Plan
+from gateway.setup.initialise import add_nodes, initialise, next_steps
+from gateway.setup.plan import Plan
 from gateway.store import MasterError
 
 from .screen import Screen

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from edge_opid.wire.topics import ROOT
-from gateway.plan import GATEWAY, OPERATOR, SENSORS, Plan
+from gateway.setup.plan import GATEWAY, OPERATOR, SENSORS, Plan
 
 ITERATIONS = 1_000  # ten times mosquitto's own; more would not help: our passwords are random …
 SALT_BYTES = 12  # … and mosquitto knows no other length

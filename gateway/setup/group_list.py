@@ -14,10 +14,10 @@ from pathlib import Path
 
 from edge_opid.config_lines import line_of, place
 from gateway.config import ConfigError, GatewayConfig, parse_config
-from gateway.plan import Plan
 from gateway.policy import Group, check_groups
-from gateway.scribe import FolderError
-from gateway.starting_files import array, group_toml, quoted
+from gateway.setup.plan import Plan
+from gateway.setup.scribe import FolderError
+from gateway.setup.starting_files import array, group_toml, quoted
 
 _LIST = re.compile(r"(\s*[\"']?nodes[\"']?\s*=\s*\[)([^\]#]*?)([\s,]*)\]")
 

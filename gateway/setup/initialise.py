@@ -28,12 +28,12 @@ from edge_opid.config import parse_config as parse_node_config
 from edge_opid.link.contract import LinkError
 from edge_opid.link.options import read_credentials
 from gateway import config as gateway_config
-from gateway.group_list import with_nodes
-from gateway.mosquitto_files import conf, ended, names_in, password_line, with_rules
-from gateway.plan import Plan
-from gateway.scribe import PUBLIC, SECRET, FolderError, Scribe, scribe_in
 from gateway.secret_files import load_signing_key
-from gateway.starting_files import gateway_toml, node_toml
+from gateway.setup.group_list import with_nodes
+from gateway.setup.mosquitto_files import conf, ended, names_in, password_line, with_rules
+from gateway.setup.plan import Plan
+from gateway.setup.scribe import PUBLIC, SECRET, FolderError, Scribe, scribe_in
+from gateway.setup.starting_files import gateway_toml, node_toml
 
 __all__ = ["FolderError", "Plan", "add_nodes", "initialise", "next_steps"]
 

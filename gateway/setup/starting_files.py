@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from gateway.plan import Plan
+from gateway.setup.plan import Plan
 
 GATEWAY_TOML = """\
 # The configuration of the gateway. Look at what it means before you run it:
@@ -30,8 +30,6 @@ database = "sqlite:///gateway.sqlite"
 # database_file = "keys/database.url"
 # The key that signs what nodes obey, mode 600. Keep a copy: without it every node needs a new one.
 key = "keys/gateway.key"
-# What `opid-gateway status` reads; it is written every few seconds, so put it on a RAM disk.
-# status_file = "/run/opid-gateway/status.json"
 # A sensor that is silent for longer is retired. Its node does without it from the first minute on.
 # silence_s = 3600.0
 # What is announced of one node within this time is one change.
