@@ -73,16 +73,13 @@ class SimFleet:
         self.sources = {script.client: self._source(script) for script in story.scripts}
         self.labeller = Labeller(self.network)
         self.operator = Operator(self.network, self.gateway, story.announcements)
-        self.devices: dict[str, Device] = {
-            **self.nodes,
-            **self.sources,
-            CLIENT: self.gateway,
-        }
-        targets = Targets(story.nodes, tuple(self.sources), (CLIENT,))
-        if faults is None:
-            faults = faults_for(dice(seed, "faults"), targets, story.until_ms)
-        self.faults = tuple(faults)
+        self.devices: dict[str, Device] = {**self.nodes, **self.sources, CLIENT: self.gateway}
+        self.faults = self._own_faults() if faults is None else tuple(faults)
         self.last_checkpoint: Checkpoint = self.broker.checkpoint()
+
+    def _own_faults(self) -> tuple[Fault, ...]:
+        targets = Targets(self.story.nodes, tuple(self.sources), (CLIENT,))
+        return faults_for(dice(self.story.seed, "faults"), targets, self.story.until_ms)
 
     def _node(self, name: str) -> NodeDevice:
         config = self.story.configs[name]

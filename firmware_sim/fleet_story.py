@@ -83,13 +83,13 @@ class Story:
             site=SITE,
             node=node,
             classes=CLASSES,
-            sensors=tuple(
-                SensorConfig(f"{role}-{node}", role, 0.0, 1.0, timeout_s=4.0) for role in ROLES
-            ),
+            sensors=_sensors(node, given=chance.random() < 0.75),
+            vanishing=chance.choice(((), (f"co-{node}",))),
+            warmup_readings=10,
             window_ms=chance.choice((0, 0, 150)),
             recent=16,
-            rate_per_second=1_000.0,
-            rate_burst=1_000,
+            rate_per_second=chance.choice((8.0, 1_000.0)),
+            rate_burst=chance.choice((20, 1_000)),
             commit_s=chance.choice((0.3, 1.0, 3.0)),
             commit_records=chance.choice((1, 8, 32)),
         )
@@ -156,3 +156,9 @@ class Story:
 
 
 _ALL = (*ROLES, *NEWCOMERS)
+
+
+def _sensors(node: str, *, given: bool) -> tuple[SensorConfig, ...]:
+    """With references and scales, or with hats, whose knots the first readings must show."""
+    known = (0.0, 1.0, 1) if given else (None, None, 3)
+    return tuple(SensorConfig(f"{role}-{node}", role, *known, timeout_s=4.0) for role in ROLES)

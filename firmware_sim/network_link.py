@@ -65,8 +65,8 @@ class SimLink:
         life: int = 0,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        self.counters = LinkCounters()
-        self._network, self._client, self._will = network, client, will
+        self.counters, self._will = LinkCounters(), will
+        self._network, self._client = network, client
         self._persistent, self._window = persistent, inflight_max
         self._chance = dice("reconnect", client, life)
         self._on_arrival = on_arrival or (lambda: None)
@@ -77,9 +77,8 @@ class SimLink:
         self._events: deque[LinkEvent] = deque(maxlen=EVENTS_MAX)
         self._connection: Connection | None = None
         self._accepted = self._running = False
-        self._packet_id = 0
-        self._patience_ms, self._since_ms = RECONNECT_FIRST_MS, 0
-        self._protocol = "simulated"
+        self._packet_id = self._since_ms = 0
+        self._patience_ms, self._protocol = RECONNECT_FIRST_MS, "simulated"
 
     # --- the protocol -----------------------------------------------------------------------------
 

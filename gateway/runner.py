@@ -35,6 +35,7 @@ from .recall import fit_job
 from .registry import FitRecord, Record
 from .service import Gateway
 from .store import CommandRecord, DatabaseError, Store
+from .wave import Wave
 
 POLL_S = 0.1
 DELIVERIES_PER_ROUND = 512  # a wave of reports becomes a few transactions
@@ -66,8 +67,7 @@ class Runner:
         self._outcomes: dict[int, str] = {}
         self._looked_ms = self._ticked_ms = 0
         self._filters: frozenset[str] = frozenset()
-        self._wave_from = 0
-        self._wave_ms: int | None = None
+        self._wave = Wave()
 
     def stop(self) -> None:
         """End after this round. A signal handler may call it: it only sets a flag."""
@@ -103,7 +103,7 @@ class Runner:
         self._take_fits()
         self._tick()
         self._settle()
-        self._follow_wave(began_ms)
+        self._wave.follow(self.gateway, began_ms, self._clock.now_ms())
         self._notify.alive(self._clock.now_ms())
 
     def drain(self) -> None:
@@ -244,20 +244,6 @@ class Runner:
                 self._fitter.submit(job, self._clock.now_ms())
 
     # -- how it goes ---------------------------------------------------------------------------
-
-    def _follow_wave(self, began_ms: int) -> None:
-        """From the first unreported order to the last: how many, and how long it took."""
-        under_way = self.gateway.busy or self.gateway.publisher.waiting > 0
-        signed = self.gateway.counts["orders"]
-        if under_way and self._wave_ms is None:
-            self._wave_ms = began_ms
-        elif not under_way and self._wave_ms is not None:
-            seconds = (self._clock.now_ms() - self._wave_ms) / 1000
-            orders = signed - self._wave_from
-            log.info("all orders reported", orders=orders, seconds=f"{seconds:.2f}")
-            self._wave_ms = None
-        if not under_way:
-            self._wave_from = signed
 
     def _tell_of(self, fit: FitRecord) -> None:
         log.info(

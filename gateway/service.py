@@ -39,25 +39,24 @@ from edge_opid.wire import (
     gateway_filters,
 )
 
-from .actions import Action, Listen, Publish
+from .actions import Action, Listen
 from .changes import Changes
-from .cohorts import advance, moved_ms, unsettled
+from .cohorts import advance_settled
+from .ordering import Ordering
 from .policy import Group, Policy
 from .publish import Publisher
 from .registry import (
     FitRecord,
     NodeKey,
-    SensorEvent,
-    SensorState,
     SummaryRecord,
 )
 from .registry.adoption import adopt
 from .registry.fleet import Fleet, Stored
-from .registry.lives import EventError, happen, retire
+from .registry.lives import EventError, happen, overdue, retire
 from .registry.measuring import Measuring
 
-ORDERS_PER_TICK = 100
-"""Signed, saved and published together: some 30 ms."""
+EXPECTED = frozenset({"late", "stale"})
+"""Refusals that brokers and distance bring about: counted, and not worth a line."""
 SEEN_MS = 60_000
 """How often a status that says nothing new is worth a write."""
 
@@ -78,13 +77,12 @@ class Gateway:
         self.fleet.touched.update(self.fleet.nodes)
         self.changes = Changes(self.fleet, policy, pushed or {})
         self.publisher = Publisher(self.fleet, key, policy.retry_s, policy.retry_max_s)
+        self.orders = Ordering(self.fleet, self.changes, self.publisher)
         self.counts: Counter[str] = Counter()
         self.complaints: deque[str] = deque(maxlen=16)
         """What was refused lately, in sentences, for the log."""
         self._measuring = Measuring(policy.measure_readings)
         self._listening: frozenset[str] = frozenset()
-        self._unordered = dict.fromkeys(key for key in self.fleet.nodes if self._is_behind(key))
-        """Nodes that need another order, in the order they came to."""
         self._ticked = False  # this life's clock may be behind that of the one before
         self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], list[Action]]] = {
             Introduction: self._introduced,
@@ -133,8 +131,10 @@ class Gateway:
             return []
 
     def _refused(self, error: OpidError) -> None:
-        self.counts[f"refused-{getattr(error, 'reason', 'error')}"] += 1
-        self.complaints.append(str(error))
+        reason = getattr(error, "reason", "error")
+        self.counts[f"refused-{reason}"] += 1
+        if reason not in EXPECTED:
+            self.complaints.append(str(error))
 
     def _happen(self, key: NodeKey, event: Event, now_ms: int) -> list[Action]:
         happen(self.fleet, key, event, now_ms)
@@ -149,7 +149,7 @@ class Gateway:
         if not adopt(self.fleet, key, group, message, now_ms):
             return []
         self.counts["adopted"] += 1
-        self._unordered[key] = None
+        self.orders.want(key)
         return []
 
     def _status(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> list[Action]:
@@ -181,7 +181,7 @@ class Gateway:
         self.counts["overtaken"] += 1
         if status.layout_version >= layout.version:
             self.fleet.put(replace(layout, version=status.layout_version + 1, at_ms=now_ms))
-        self._unordered[key] = None
+        self.orders.want(key)
 
     def _summary(self, key: NodeKey, message: Summary, payload: bytes, now_ms: int) -> list[Action]:
         if key not in self.fleet.nodes:
@@ -207,8 +207,12 @@ class Gateway:
             self._ticked = True
             self.fleet.no_later_than(now_ms)
         self._retire_due(now_ms)
-        self._advance_due(now_ms)
-        actions: list[Action] = [*self._orders_due(now_ms)]
+        for key in advance_settled(self.fleet, self.policy, now_ms):
+            self.counts["layouts"] += 1
+            self.orders.want(key)
+        published = self.orders.due(now_ms)
+        self.counts["orders"] += len(published)
+        actions: list[Action] = [*published]
         actions += self.changes.due(now_ms)
         actions += self.publisher.due(now_ms)
         wanted = self._wanted_filters()
@@ -218,65 +222,19 @@ class Gateway:
         return actions
 
     def _retire_due(self, now_ms: int) -> None:
-        for key, sensors in list(self.fleet.sensors.items()):
-            for sensor in list(sensors.values()):
-                silent = sensor.state == SensorState.SILENT
-                ended = sensor.end_of_life_ms is not None and now_ms >= sensor.end_of_life_ms
-                if silent and now_ms - sensor.since_ms > 1000 * self.policy.silence_s:
-                    why = f"silent for more than {self.policy.silence_s:g} s"
-                    self._retire(key, sensor.id, SensorEvent.OVERDUE, why, now_ms)
-                elif ended and sensor.state != SensorState.RETIRED:
-                    self._retire(key, sensor.id, SensorEvent.EXPIRED, "end of life", now_ms)
-
-    def _retire(self, key: NodeKey, sensor: str, event: SensorEvent, why: str, now: int) -> None:
-        """The last sensor of a node is kept, whatever its age: a layout cannot be empty."""
-        try:
-            retire(self.fleet, key, sensor, event, why, now)
-            self.counts[event] += 1
-        except EventError as error:
-            if not self.counts[f"kept-{sensor}"]:
-                self.complaints.append(str(error))
-            self.counts[f"kept-{sensor}"] = 1
-
-    def _advance_due(self, now_ms: int) -> None:
-        """Nodes whose sensors have settled in another layout than they were told."""
-        for key in sorted(self.fleet.touched):
-            if key not in self.fleet.layouts:
-                continue
-            if now_ms - moved_ms(self.fleet, key) < 1000 * self.policy.settle_s:
-                continue
-            self.fleet.touched.discard(key)
-            if unsettled(self.fleet, key):
-                advance(self.fleet, key, self.policy, now_ms)
-                self.counts["layouts"] += 1
-                self._unordered[key] = None
-
-    def _orders_due(self, now_ms: int) -> list[Publish]:
-        """Orders for nodes that want one, so many at a time: nobody waits for a large wave."""
-        keys = [key for key, _ in zip(list(self._unordered), range(ORDERS_PER_TICK), strict=False)]
-        for key in keys:
-            del self._unordered[key]
-        return [self._order(key, now_ms) for key in keys if self.fleet.group_of(key)]
-
-    def _order(self, key: NodeKey, now_ms: int) -> Publish:
-        """The node's newest layout, with the weights of its change where there are some."""
-        change = self.fleet.changes.get(self.fleet.layouts[key].change)
-        model = None if change is None else self.changes.model(change.id)
-        gather = 0 if change is None else self.changes.quota(change)
-        self.counts["orders"] += 1
-        return self.publisher.order(key, model, gather, now_ms)
-
-    def _is_behind(self, key: NodeKey) -> bool:
-        """Whether the order in force says something else than this node should hear."""
-        order, layout = self.fleet.orders.get(key), self.fleet.layouts[key]
-        change = self.fleet.changes.get(layout.change)
-        wanted = layout.version, -1 if change is None else change.pushed
-        return order is None or (order.layout_version, order.fit) != wanted
+        for key, sensor, event, why in overdue(self.fleet, self.policy, now_ms):
+            try:
+                retire(self.fleet, key, sensor, event, why, now_ms)
+                self.counts[event] += 1
+            except EventError as error:  # the last one is kept, whatever its age
+                if not self.counts[f"kept-{sensor}"]:
+                    self.complaints.append(str(error))
+                self.counts[f"kept-{sensor}"] = 1
 
     @property
     def busy(self) -> bool:
         """Whether there are orders to be signed yet."""
-        return bool(self._unordered)
+        return self.orders.busy
 
     def _wanted_filters(self) -> frozenset[str]:
         keys = self._measuring.listening(self.fleet)
@@ -288,7 +246,8 @@ class Gateway:
         """A fit is done: keep it, and where it is better, tell every member."""
         self.counts["fits"] += 1
         if self.changes.fitted(fit):
-            self._unordered.update(dict.fromkeys(self.fleet.members(fit.change)))
+            for key in self.fleet.members(fit.change):
+                self.orders.want(key)
 
     def fit_failed(self, change: int, why: str) -> None:
         """A fit that raised is counted; it is tried again when the batch has grown."""

@@ -45,6 +45,8 @@ class GatewayProcess:
     folder: Path
     port: int
     nodes: Sequence[str]
+    url: str = ""
+    """Its database; an SQLite file of its own where nothing else is said."""
     policy: str = POLICY
     process: subprocess.Popen[bytes] | None = None
     lives: int = 0
@@ -56,7 +58,7 @@ class GatewayProcess:
         key.write_text(KEY.encode().hex())
         groups = f'[[groups]]\nid = "air"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\n'
         self.toml.write_text(
-            f'[gateway]\ndatabase = "sqlite:///gateway.sqlite"\nkey = "gateway.key"\n{self.policy}'
+            f'[gateway]\ndatabase = "{self.database}"\nkey = "gateway.key"\n{self.policy}'
             f'[broker]\nhost = "127.0.0.1"\nport = {self.port}\n'
             f"{groups}nodes = {list(self.nodes)}\n"
         )
@@ -69,7 +71,7 @@ class GatewayProcess:
     @property
     def database(self) -> str:
         """Where its memory is."""
-        return f"sqlite:///{self.folder / 'gateway.sqlite'}"
+        return self.url or f"sqlite:///{self.folder / 'gateway.sqlite'}"
 
     def start(self) -> None:
         """Begin another life."""
@@ -139,6 +141,7 @@ class Town:
     folder: Path
     names: tuple[str, ...] = ("n1", "n2", "n3", "n4")
     roles: tuple[str, ...] = ("pm", "no", "co", "db")
+    url: str = ""
     truth: dict[tuple[str, int], str] = field(default_factory=dict)
     """By node and number of the reading."""
     stack: ExitStack = field(default_factory=ExitStack)
@@ -156,9 +159,12 @@ class Town:
         self.broker = enter(Mosquitto(self.folder / "broker"))
         self.world = World(1)
         self.sensors = {n: {f"{role}-{n}": role for role in self.roles} for n in self.names}
-        self.gateway = GatewayProcess(self.folder / "gateway", self.broker.port, self.names)
+        home = self.folder / "gateway"
+        self.gateway = GatewayProcess(home, self.broker.port, self.names, self.url)
         self.stack.callback(self.gateway.kill)
         self.gateway.start()
+        here = "event=connected"  # or the nodes' first introductions are heard by nobody
+        wait_until(lambda: here in self.gateway.log(), "the gateway is there")
         self.ear: Listener = enter(listening(self.broker.port, f"opid/1/{SITE}/+/prediction"))
         self.nodes, self.sources = {}, {}
         for name in self.names:

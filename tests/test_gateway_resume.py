@@ -220,7 +220,7 @@ def test_a_group_taken_out_of_the_configuration_stops_nobody_else():
 
 def test_a_wave_cut_in_the_middle_goes_on_after_the_restart(monkeypatch):
     """Two nodes a tick at most one order: killed between the two, the second still gets its own."""
-    monkeypatch.setattr("gateway.service.ORDERS_PER_TICK", 1)
+    monkeypatch.setattr("gateway.ordering.ORDERS_PER_TICK", 1)
     fleet = FleetRig(names=NAMES, policy=QUICK)
     fleet.pass_s(3)
     for name in NAMES:

@@ -79,6 +79,10 @@ def gone(town, role):
     return all(states[f"{role}-{name}"] == "retired" for name in town.names) and town.agreed()
 
 
+def obeyed(town, layout):
+    return all(node.reported_layout >= layout for node in town.gateway.remembers().nodes)
+
+
 def replaced(town):
     layouts = town.gateway.remembers().layouts
     inside = {sensor.id for layout in layouts for sensor in layout.sensors}
@@ -156,3 +160,21 @@ def test_a_gateway_killed_thirty_times_ends_in_the_same_state(tmp_path):
         found = ending(town)
     check_ending(found)
     assert town.gateway.lives == KILLS + 1
+
+
+def test_postgresql_remembers_a_change_as_well(tmp_path, postgres):
+    """The server is restarted in the middle: the gateway waits for it, and goes on."""
+    url = postgres.database("story")
+    with Town(tmp_path, names=("n1", "n2"), url=url) as town:
+        town.wait_adopted()
+        town.live(50)
+        retire(town, "pm")
+        postgres.stop()
+        town.live(20)
+        postgres.start()
+        town.live_until(lambda: obeyed(town, 2), "both nodes have the next layout")
+        layouts = {each.node: each for each in town.gateway.remembers().layouts}
+        assert town.gateway.stop() == 0
+    for name in town.names:
+        assert sorted(each.role for each in layouts[name].sensors) == ["co", "db", "no"]
+        assert layouts[name].version == 2

@@ -27,6 +27,7 @@ from edge_opid.wire import (
     SensorSilent,
 )
 
+from ..policy import Policy
 from .fleet import Fleet
 from .lifecycle import IN_LAYOUT, LifecycleError, SensorEvent, SensorState, step
 from .records import NodeKey, SensorRecord
@@ -64,6 +65,23 @@ def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str
     fleet.put(_moved(record, event, at, reason=why))
 
 
+def overdue(
+    fleet: Fleet, policy: Policy, now_ms: int
+) -> list[tuple[NodeKey, str, SensorEvent, str]]:
+    """Sensors whose time has come: silent for longer than the policy allows, or worn out."""
+    found = []
+    too_long = f"silent for more than {policy.silence_s:g} s"
+    for key, sensors in fleet.sensors.items():
+        for sensor in sensors.values():
+            silent_ms = now_ms - sensor.since_ms if sensor.state == SensorState.SILENT else 0
+            ends_ms = sensor.end_of_life_ms
+            if silent_ms > 1000 * policy.silence_s:
+                found.append((key, sensor.id, SensorEvent.OVERDUE, too_long))
+            elif ends_ms is not None and now_ms >= ends_ms and sensor.state != SensorState.RETIRED:
+                found.append((key, sensor.id, SensorEvent.EXPIRED, "end of life"))
+    return found
+
+
 def _known(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
     record = fleet.sensors[key].get(sensor)
     if record is None:
@@ -95,11 +113,19 @@ def _check_newer(record: SensorRecord, at_ms: int) -> None:
 
 
 def _silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) -> None:
-    fleet.put(_moved(_known(fleet, key, event.sensor), SensorEvent.SILENT, now_ms))
+    fleet.put(_moved(_still_there(fleet, key, event.sensor), SensorEvent.SILENT, now_ms))
 
 
 def _returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
-    fleet.put(_moved(_known(fleet, key, event.sensor), SensorEvent.RETURNED, now_ms))
+    fleet.put(_moved(_still_there(fleet, key, event.sensor), SensorEvent.RETURNED, now_ms))
+
+
+def _still_there(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
+    """A node may speak of a sensor before it hears that it is retired."""
+    record = _known(fleet, key, sensor)
+    if record.state == SensorState.RETIRED:
+        raise EventError("late", f"sensor {sensor!r} of {'/'.join(key)} is retired already")
+    return record
 
 
 # -- announcements ---------------------------------------------------------------------------------
