@@ -48,6 +48,9 @@ $(VENV)/.bench: $(VENV)/.installed
 bench-carry: setup  ## how much a learner should inherit when sensors change
 	$(BIN)/python benchmarks/carry.py
 
+bench-gateway: setup  ## a thousand nodes through one change, beside bare publishing
+	$(BIN)/python benchmarks/gateway.py
+
 bench-node: setup  ## a node through mosquitto: throughput, latency, memory
 	$(BIN)/python benchmarks/node.py
 

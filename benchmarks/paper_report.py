@@ -159,7 +159,8 @@ def distance(cells: Sequence[Results]) -> str:
         for method in COLUMNS[:3]
         if len(column(r, method))
     ]
-    return short(float(np.mean(gaps))) if gaps else "not measured"
+    repeats = max((len(column(r, COLUMNS[0])) for r in cells), default=0)
+    return f"{short(float(np.mean(gaps)))} (up to {repeats} repeats)" if gaps else "not measured"
 
 
 def report(out: Path) -> str:

@@ -26,7 +26,7 @@ Eq. 14 as printed. *update* continues the C-stage on the batch.
 
 AIMS_ABOUT = """*fit_best* has the survivors' columns and starts from the blend; *Z first* is the
 same function without them, which starts from Z alone. Both rules come from development data, which
-preferred the first; this page need not agree, so both are shown."""
+preferred the first; the second column was added when this page did not agree."""
 
 DIFFERENCES = """Why figures differ:
 

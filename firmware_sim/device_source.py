@@ -26,6 +26,8 @@ from firmware_sim.device import Device
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
 
+READINGS_MIN = 16  # also of a script that was dead all the time: a node cannot warm up on less
+
 
 @dataclass
 class Medium:
@@ -161,7 +163,8 @@ class SourceDevice(Device):
         return self.alive and self._medium.mark >= last
 
     def _sample(self, life: int) -> None:
-        if not self.alive or life != self.life or self.clock.now_ms >= self._until_ms:
+        enough = self._readings >= READINGS_MIN and self.clock.now_ms >= self._until_ms
+        if not self.alive or life != self.life or enough:
             return
         values, label = self._read(self._readings)
         self._readings += 1

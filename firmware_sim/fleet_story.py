@@ -8,7 +8,7 @@ from every other, so that a reading can be recognised wherever it turns up.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edge_opid.node.config import NodeConfig, SensorConfig
 from edge_opid.wire import SensorDeployed, SensorRetired
@@ -85,7 +85,7 @@ class Story:
             classes=CLASSES,
             sensors=_sensors(node, given=chance.random() < 0.75),
             vanishing=chance.choice(((), (f"co-{node}",))),
-            warmup_readings=10,
+            warmup_readings=8,
             window_ms=chance.choice((0, 0, 150)),
             recent=16,
             rate_per_second=chance.choice((8.0, 1_000.0)),
@@ -160,5 +160,7 @@ _ALL = (*ROLES, *NEWCOMERS)
 
 def _sensors(node: str, *, given: bool) -> tuple[SensorConfig, ...]:
     """With references and scales, or with hats, whose knots the first readings must show."""
-    known = (0.0, 1.0, 1) if given else (None, None, 3)
-    return tuple(SensorConfig(f"{role}-{node}", role, *known, timeout_s=4.0) for role in ROLES)
+    made = (SensorConfig(f"{role}-{node}", role, knots=3, timeout_s=4.0) for role in ROLES)
+    if given:
+        return tuple(replace(each, reference=0.0, scale=1.0, knots=1) for each in made)
+    return tuple(made)

@@ -7,11 +7,13 @@ column of its own, which was at its reference before |
 | restarted | one node's readings since its last change | forgets everything |
 | best linear | every reading of every node so far | is solved again for the columns now alive |
 
-All three are ridge regressions on one-hot classes with the same ρ, in float64, on values scaled by
-the data sheet (or, without one, by the sensor's own first readings). **Best linear** is the bar: it
+All are ridge regressions on one-hot classes with the same ρ, in float64, on values scaled by the
+data sheet (or, without one, by the sensor's own first readings). **Best linear** is the bar. It
 keeps what no node and no gateway can keep, all readings of the fleet, and at every instance solves
-the ridge on the columns that the node has now. A column is a role, as in a layout: what another
-make measured in it before counts, and before the role existed it was at its reference.
+the ridge for the columns that the node has now, twice: from the node's own readings, and from those
+of all nodes; what counts is whichever was right more often over the node's last 100 labelled
+readings. A column is a role, as in a layout: what another make measured in it before counts, and
+before there was any sensor in the role it was at its reference.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from firmware_sim.script import Instance, Script
 ZERO_FILLING, RESTARTED, BEST = "zero-filling", "restarted", "best linear"
 RIVALS = (ZERO_FILLING, RESTARTED, BEST)
 RHO = 1.0
+LATELY = 100  # labelled readings of a node
 GATE = 8.0  # as in a node: what is further off is not believed
 Floats = NDArray[np.float64]
 
@@ -108,6 +111,30 @@ class Restarted:
             self._ids, self._ridge = ids, Ridge(ids, len(self._script.classes))
 
 
+class BestLinear:
+    """The bar for one node; `everybody` is shared by all nodes."""
+
+    def __init__(self, script: Script, roles: Sequence[str], everybody: Ridge) -> None:
+        self._ridges = {"own": Ridge(roles, len(script.classes)), "all": everybody}
+        self._right = {name: deque[bool](maxlen=LATELY) for name in self._ridges}
+        self._said: dict[int, dict[str, int]] = {}  # by place, until the truth is known
+
+    def guess(self, values: dict[str, float], alive: Sequence[str], place: int, keep: bool) -> int:
+        """By whichever was right more often lately; `keep` where the truth will be told."""
+        said = {name: ridge.guess(values, alive) for name, ridge in self._ridges.items()}
+        if keep:
+            self._said[place] = said
+        best = max(self._right, key=lambda name: sum(self._right[name]))
+        return said[best]
+
+    def learn(self, values: dict[str, float], truth: int, place: int) -> None:
+        """One labelled reading, for the node and for everybody."""
+        for name, guess in self._said.pop(place).items():
+            self._right[name].append(guess == truth)
+        for ridge in self._ridges.values():
+            ridge.learn(values, truth)
+
+
 class Rivals:
     """All of them, for a whole fleet, reading by reading.
 
@@ -124,7 +151,8 @@ class Rivals:
         self._zero = {node: ZeroFilling(script, node) for node in script.nodes}
         self._restarted = {node: Restarted(script, node) for node in script.nodes}
         roles = {life.sensor.role for node in script.nodes for life in script.lives(node)}
-        self._best = Ridge(sorted(roles), len(script.classes))
+        everybody = Ridge(sorted(roles), len(script.classes))
+        self._best = {node: BestLinear(script, sorted(roles), everybody) for node in script.nodes}
         self._role = {
             (node, life.sensor.id): life.sensor.role
             for node in script.nodes
@@ -151,7 +179,9 @@ class Rivals:
         guesses = {
             ZERO_FILLING: self._zero[node].guess(values),
             RESTARTED: self._restarted[node].guess(values, place),
-            BEST: self._best.guess(self._by_role(node, values), roles),
+            BEST: self._best[node].guess(
+                self._by_role(node, values), roles, place, keep=instance.known
+            ),
         }
         return {name: self._script.classes[guess] for name, guess in guesses.items()}
 
@@ -159,7 +189,8 @@ class Rivals:
         values, truth = self._scaled(instance), self._script.classes.index(instance.truth)
         self._zero[instance.node].learn(values, truth)
         self._restarted[instance.node].learn(values, truth)
-        self._best.learn(self._by_role(instance.node, values), truth)
+        roles = self._by_role(instance.node, values)
+        self._best[instance.node].learn(roles, truth, instance.place)
 
     def _scaled(self, instance: Instance) -> dict[str, float]:
         scaled = {}

@@ -122,7 +122,7 @@ class Scenario:
             "settle_s": min(0.3, period_s),
             "measure_readings": 30,
             "summary_wait_s": max(3.0, 10 * period_s),
-            "batch_max": 240,
+            "batch_max": 120,
             "retry_s": 2.0,
             "retry_max_s": 8.0,
         }

@@ -94,6 +94,11 @@ class Publisher:
             self._waiting.pop(key, None)
         return done
 
+    def heard(self, key: NodeKey, now_ms: int) -> None:
+        """The node says what it obeys. A power cut may have taken back what it had reported."""
+        if not self.reported(key):
+            self._waiting.setdefault(key, (now_ms + self._first_ms, self._first_ms))
+
     def unreported(self) -> list[NodeKey]:
         """The nodes that have an order to obey yet."""
         return [key for key in self._fleet.orders if not self.reported(key)]

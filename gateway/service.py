@@ -52,7 +52,7 @@ from .registry import (
 )
 from .registry.adoption import adopt
 from .registry.fleet import Fleet, Stored
-from .registry.lives import EventError, happen, overdue, retire
+from .registry.lives import EventError, happen, overdue, reconcile, retire
 from .registry.measuring import Measuring
 
 EXPECTED = frozenset({"late", "stale"})
@@ -169,7 +169,8 @@ class Gateway:
         )
         if news != node or now_ms - node.seen_ms >= SEEN_MS:
             self.fleet.put(replace(news, seen_ms=now_ms, status=payload))
-            self.publisher.reported(key)
+            self.publisher.heard(key, now_ms)
+        reconcile(self.fleet, key, status.silent, now_ms)
         order = self.fleet.orders.get(key)
         if order is not None and status.version > order.version:
             self._overtaken(key, status, now_ms)

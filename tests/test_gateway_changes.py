@@ -186,6 +186,24 @@ def test_silence_shorter_than_the_policy_retires_nobody(fleet):
     assert fleet.gateway.fleet.layouts[SITE, "n1"].version == 1
 
 
+def test_a_return_that_nobody_heard_of_is_noticed_all_the_same(fleet):
+    """The broker forgot the event; the next status says it again."""
+    heard = [f"{role}-n1" for role in ("no", "co", "db")]
+    for _ in range(20):
+        fleet.read("n1", only=heard)
+        fleet.pass_s(1)
+    assert fleet.gateway.fleet.sensors[SITE, "n1"]["pm-n1"].state == SensorState.SILENT
+    publish = fleet.publish
+    fleet.publish = lambda topic, payload, retain=False: (
+        None if topic.endswith("n1/event") else publish(topic, payload, retain)
+    )
+    for _ in range(80):
+        fleet.read("n1")
+        fleet.pass_s(1)
+    assert fleet.gateway.fleet.sensors[SITE, "n1"]["pm-n1"].state == SensorState.ACTIVE
+    assert fleet.gateway.fleet.layouts[SITE, "n1"].version == 1
+
+
 def test_silence_longer_than_the_policy_retires_the_sensor(fleet):
     heard = [f"{role}-n1" for role in ("no", "co", "db")]
     for _ in range(80):

@@ -10,10 +10,12 @@ import threading
 import time
 
 import pytest
+from fleet_rig import SITE
 from gateway_process import Town
+from node_process import listening, wait_until
 
 from edge_opid.opening import open_node
-from edge_opid.wire import SensorDeployed, SensorRetired
+from edge_opid.wire import Channel, SensorDeployed, SensorRetired
 
 KILLS = 30
 
@@ -65,13 +67,23 @@ def tell(town) -> dict[str, float]:
 
     deploy(town, "db", replaces="db")  # the second change: the same role, another sensor
     town.live_until(lambda: replaced(town), "the replacement is in")
+    town.broker.kill()  # it forgets everything: sessions, and every retained order
+    town.broker.start()
 
     retire(town, "co")  # the third
     deploy(town, "uv")
     town.live_until(lambda: town.fitted(["uv"]), "weights for the third change")
     town.live(50)
     accuracy["at the end"] = town.accuracy()
+    assert orders_retained(town) == set(town.names)
     return accuracy
+
+
+def orders_retained(town):
+    """The nodes whose order the broker would give to whoever asks."""
+    with listening(town.broker.port, f"opid/1/{SITE}/+/desired") as listener:
+        wait_until(lambda: len(listener.topics[Channel.DESIRED]) >= 4, "four retained orders")
+        return {topic.node for topic in listener.topics[Channel.DESIRED]}
 
 
 def gone(town, role):

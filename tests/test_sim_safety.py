@@ -10,15 +10,18 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from edge_opid.wire import Channel, NodeTopics, encode
 from firmware_sim.device_records import MemoryRecords
 from firmware_sim.faults import KINDS, parsed
 from firmware_sim.fleet import AGREE_MS, Outcome, SimFleet
-from firmware_sim.fleet_story import Story
+from firmware_sim.fleet_story import SITE, Story
 from firmware_sim.planted import planted
 from firmware_sim.soak import run_seed, run_seeds, told
+from gateway.actions import Publish
 from gateway.fitter import attempt
 from gateway.registry.fleet import Fleet
 from gateway.store import Store
@@ -117,6 +120,21 @@ def test_gateway_whose_clock_was_set_back_does_not_wait_for_it(monkeypatch) -> N
     broken = run_seed(seed, set_back).broken
     assert broken is not None, "the test has lost its point"
     assert broken.promise == "no agreement"
+
+
+def test_node_that_lost_a_reported_order_to_a_power_cut_is_told_again() -> None:
+    """It reports what it has applied, and may lose it before the commit; the broker may be new."""
+    fleet = SimFleet(1, faults=())
+    assert fleet.run().broken is None
+    gateway, name = fleet.gateway.gateway, fleet.story.nodes[0]
+    topics, now_ms = NodeTopics(SITE, name), int(1000 * fleet.gateway.wall.wall())
+    assert gateway.publisher.unreported() == []
+    set_back = replace(fleet.nodes[name].node.status(now_ms), version=0)
+    gateway.handle(str(topics.to(Channel.STATUS)), encode(set_back), now_ms)
+    assert gateway.publisher.unreported() == [(SITE, name)]
+    later = gateway.tick(now_ms + int(1000 * fleet.story.policy.retry_s))
+    again = [each for each in later if isinstance(each, Publish)]
+    assert [each.topic for each in again] == [str(topics.to(Channel.DESIRED))]
 
 
 def test_failing_seed_says_how_to_see_it_again() -> None:

@@ -306,6 +306,7 @@ class EdgeNode:
             accuracy=self.state.board.accuracies(),
             degraded=tuple(short_line(trouble) for trouble in troubles[: LIMITS.reasons_max]),
             version=self.state.version,
+            silent=self.state.senses.silent,
         )
 
     def counted(self) -> Counter[str]:

@@ -18,6 +18,7 @@ from edge_opid.wire.fields import (
     Line,
     Many,
     Millis,
+    Names,
     Number,
     Ordinal,
     Table,
@@ -162,6 +163,8 @@ class Status(Message):
     `version` is that of the last order obeyed, so that a gateway sees what has arrived;
     `model_version` that of the weights in use, which is older where an order brought none. The
     last will is written when the node starts: it has no time, and the versions of that moment.
+    `silent` are the sensors it hears nothing of: an event says so at once, but an event that meets
+    a broker without memory is lost, and the next status is not.
 
     >>> Status(online=True, layout_version=2, model_version=7).healthy
     True
@@ -173,6 +176,7 @@ class Status(Message):
     """
 
     kind: ClassVar[str] = "status"
+    bytes_max: ClassVar[int] = 2 * LIMITS.small_payload_bytes_max  # all may be silent, all counted
     online: Yes
     layout_version: Count
     model_version: Count
@@ -181,6 +185,7 @@ class Status(Message):
     accuracy: Rates = field(default_factory=dict)
     degraded: Reasons = ()
     version: Count = 0
+    silent: Names = ()
 
     @property
     def healthy(self) -> bool:

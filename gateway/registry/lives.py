@@ -12,7 +12,7 @@ can carry.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -118,6 +118,15 @@ def _silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) -> Non
 
 def _returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
     fleet.put(_moved(_still_there(fleet, key, event.sensor), SensorEvent.RETURNED, now_ms))
+
+
+def reconcile(fleet: Fleet, key: NodeKey, silent: Collection[str], now_ms: int) -> None:
+    """What a status says of silence counts: an event may have met a broker without memory."""
+    for sensor in list(fleet.sensors[key].values()):
+        if sensor.state == SensorState.SILENT and sensor.id not in silent:
+            fleet.put(_moved(sensor, SensorEvent.RETURNED, now_ms))
+        elif sensor.state == SensorState.ACTIVE and sensor.id in silent:
+            fleet.put(_moved(sensor, SensorEvent.SILENT, now_ms))
 
 
 def _still_there(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:

@@ -1,0 +1,224 @@
+"""A scenario on simulated time: real nodes and the real gateway, on a made-up network.
+
+What the soak has (devices, network, disks, faults, the witness of every promise), with a script
+that a person wrote in the place of a story that a seed made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from edge_opid.source.number import Number
+from edge_opid.store import Limits
+from edge_opid.wire import Channel, Desired, InstanceId, Prediction, Topic, decode, open_sealed
+from firmware_sim import fleet_story
+from firmware_sim.checks import Witness
+from firmware_sim.checks_promise import BrokenPromise, Said
+from firmware_sim.clock import START_MS, VirtualClock
+from firmware_sim.device import Device, NodeDevice
+from firmware_sim.device_gateway import CLIENT, Fitting, GatewayDevice
+from firmware_sim.device_records import MemoryRecords
+from firmware_sim.device_source import SourceDevice
+from firmware_sim.faults import Fault
+from firmware_sim.fleet import KEY, Outcome, SimFleet
+from firmware_sim.fleet_operator import Labeller, Operator
+from firmware_sim.network import Network
+from firmware_sim.network_broker import SimBroker
+from firmware_sim.network_link import SimLink
+from firmware_sim.rivals import Rivals
+from firmware_sim.scenario import ALL, Scenario
+from firmware_sim.score import Score
+from firmware_sim.script import Script
+from gateway.fitter import attempt
+from gateway.policy import Group
+
+SITE, SOURCE = fleet_story.SITE, "box"
+PERIOD_MS = 2_000  # between two readings: more than a gateway takes to answer, as in the field
+BOOT_MS = 1_000  # before the first of them
+PATIENCE_MS = 180_000  # after the last of them, until everybody agrees
+QUEUE_MAX = 1_000
+STORE = Limits(
+    page_bytes=512,
+    segment_bytes=65_536,
+    segments_max=4,
+    record_bytes_max=16_384,
+    pending_bytes_max=32_768,
+    snapshot_bytes_max=2**20,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `SimFleet` calls a story: whatever is known before anything happens."""
+
+    seed: int
+    until_ms: int
+    nodes: tuple[str, ...]
+
+
+class Audience:
+    """Somebody who listens to predictions and orders, and keeps the score."""
+
+    def __init__(self, network: Network, score: Score) -> None:
+        self._score = score
+        self.place: dict[tuple[str, int, int], int] = {}  # node, boot and number of a reading
+        self.pushed: dict[tuple[str, int], int] = {}  # node, version: bytes of weights
+        self._link = SimLink(network, "audience", on_arrival=self._listen)
+        self._link.subscribe(f"opid/1/{SITE}/+/{each}" for each in ("prediction", "desired"))
+        self._link.start()
+
+    def _listen(self) -> None:
+        while (delivery := self._link.poll()) is not None:
+            topic = Topic.parse(delivery.topic)
+            if topic.channel is Channel.PREDICTION:
+                self._predicted(topic.node, delivery.payload)
+            else:
+                self._ordered(topic.node, delivery.payload)
+            self._link.acknowledge(delivery)
+
+    def _predicted(self, node: str, payload: bytes) -> None:
+        try:
+            said = decode(payload, Prediction)
+        except ValueError:
+            return  # a hostile broker's
+        number = node, said.instance.boot, said.instance.seq
+        if number in self.place:
+            self._score.served(node, self.place[number], said.label)
+
+    def _ordered(self, node: str, payload: bytes) -> None:
+        try:
+            order = decode(open_sealed(payload, [KEY.verify_key]), Desired)
+        except ValueError:
+            return  # forged
+        if order.weights is not None:
+            self.pushed[node, order.version] = len(payload)
+
+
+class ScenarioFleet(SimFleet):
+    """The fleet of a scenario, ready to `run`; `score` says how right it was.
+
+    A broken promise is told in the outcome, as in the soak.
+    """
+
+    def __init__(self, script: Script, fit: Fitting = attempt) -> None:
+        scenario, seed = script.scenario, script.seed
+        self.script, self.score = script, Score(script)
+        until_ms = BOOT_MS + (scenario.readings + 1) * PERIOD_MS
+        self.story = Plan(seed, until_ms, script.nodes)  # type: ignore[assignment]
+        self.clock = VirtualClock()
+        self.broker = SimBroker(QUEUE_MAX)
+        self.network = Network(self.clock, self.broker, seed)
+        self.witness = Witness(KEY.verify_key)
+        group = Group("fleet", SITE, script.classes, script.nodes)
+        policy = scenario.policy(PERIOD_MS / 1000)
+        store = MemoryRecords()
+        self.gateway = GatewayDevice(
+            self.network, policy, group, KEY, self.witness, seed, store, fit
+        )
+        self.nodes = {node: self._node(node) for node in script.nodes}
+        self.sources = {f"{SITE}-{node}-{SOURCE}": self._box(node) for node in script.nodes}
+        self.devices: dict[str, Device] = {**self.nodes, **self.sources, CLIENT: self.gateway}
+        self.labeller = Labeller(self.network)
+        self.operator = Operator(self.network, self.gateway, self._announcements())
+        self.audience = Audience(self.network, self.score)
+        self.faults = tuple(sorted(_faults(scenario)))
+        self.last_checkpoint = self.broker.checkpoint()
+        self._rivals = Rivals(script)
+
+    def _node(self, name: str) -> NodeDevice:
+        config = self.script.node_config(name, SITE, PERIOD_MS / 1000)
+        self.witness.meet(config, [SOURCE])
+        chronicle = self.witness.nodes[name]
+        seed = self.script.seed
+        return NodeDevice(self.network, config, [KEY.verify_key], chronicle, seed, STORE)
+
+    def _box(self, node: str) -> SourceDevice:
+        return SourceDevice(
+            self.network,
+            (SITE, node, SOURCE),
+            self.witness.sources[node][SOURCE],
+            partial(self._say, node),
+            self.script.seed,
+            period_ms=PERIOD_MS,
+            until_ms=self.story.until_ms,
+        )
+
+    def _announcements(self) -> Iterator[fleet_story.Announcement]:
+        timeout_s = self.script.timeout_s(PERIOD_MS / 1000)
+        for each in self.script.announcements:
+            at_ms = BOOT_MS + each.at * PERIOD_MS + PERIOD_MS // 2
+            for event in each.messages(START_MS + at_ms, timeout_s):
+                yield fleet_story.Announcement(at_ms, each.node, event, by_message=True)
+
+    # --- what is said -----------------------------------------------------------------------------
+
+    def _say(self, node: str, place: int) -> Said:
+        """The `place`-th reading of a node; the last ones, after the script, have no values."""
+        if place >= self.script.scenario.readings:
+            return {}, None
+        instance = self.script.instance(node, place)
+        self.clock.after(0, partial(self._sent, node, place))
+        if node == self.script.nodes[0]:
+            self.score.guessed(place, self._rivals.step(place))
+        now = instance.known and not self.script.scenario.label_late
+        return instance.values, instance.truth if now else None
+
+    def _sent(self, node: str, place: int) -> None:
+        """The reading has its number: remember it, and label it later if it came without."""
+        number: Number = next(reversed(self.witness.sources[node][SOURCE].taken))
+        self.audience.place[node, number.boot, number.seq] = place
+        instance, late = self.script.instance(node, place), self.script.scenario.label_late
+        if instance.known and late:
+            tell = partial(self.labeller.tell, node, InstanceId(SOURCE, *number), instance.truth)
+            self.clock.after(late * PERIOD_MS, tell)
+
+    # --- how it ends ------------------------------------------------------------------------------
+
+    def _first_boot_ms(self, name: str) -> int:
+        """Everybody is there before the first reading."""
+        return BOOT_MS if name in self.sources else 0 if name == CLIENT else 200
+
+    def _until(self, why_not: Callable[[], str], most_ms: int, promise: str) -> int:
+        """As long as a scenario may take; the soak is in more of a hurry."""
+        end_ms = self.story.until_ms + max(most_ms, PATIENCE_MS)
+        while reason := why_not():
+            if self.clock.now_ms >= end_ms:
+                raise BrokenPromise(promise, reason)
+            self.clock.run_for(1_000)
+        return self.clock.now_ms - self.story.until_ms
+
+
+def _faults(scenario: Scenario) -> Iterator[Fault]:
+    """Troubles in readings become faults in milliseconds, one for each target and time."""
+    for trouble in scenario.faults:
+        targets = scenario.names if trouble.target == ALL else (trouble.target,)
+        turns = range(trouble.at, scenario.readings, trouble.every) if trouble.every else [trouble.at]
+        for turn, at in enumerate(turns):
+            for place, target in enumerate(targets):
+                # nodes one after the other, and each time in another way
+                at_ms = BOOT_MS + at * PERIOD_MS + place * PERIOD_MS // len(targets)
+                for_ms = round(trouble.lasts * PERIOD_MS)
+                yield Fault(at_ms, trouble.kind, target, for_ms, trouble.detail + turn + 7 * place)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of a scenario on simulated time."""
+
+    score: Score
+    outcome: Outcome
+    pushed: int
+    pushed_bytes: int
+    gateway: Counter[str]
+
+
+def play(scenario: Scenario, seed: int, fit: Fitting = attempt) -> Played:
+    """Live through a scenario; `outcome.broken` says if a promise was."""
+    fleet = ScenarioFleet(Script(scenario, seed), fit)
+    outcome = fleet.run()
+    pushed = fleet.audience.pushed
+    counts = fleet.gateway.gateway.counts
+    return Played(fleet.score, outcome, len(pushed), sum(pushed.values()), counts)
