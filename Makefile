@@ -4,10 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-paper bench-tflite arm clean
+.PHONY: help demo setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-paper bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.sim  ## a fleet loses every sensor and goes on (BROKER=mqtt://host: on yours)
+	$(BIN)/opid-sim run rolling_replacement --live $(if $(BROKER),--broker $(BROKER))
+
+# The demo needs Python and nothing else, so nothing is installed but packages.
+$(VENV)/.sim: pyproject.toml
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sim]'
+	touch $@
 
 setup: $(VENV)/.installed  ## create .venv and install everything the tests need
 

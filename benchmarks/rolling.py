@@ -38,7 +38,9 @@ def changes_of(seed: int, name: str) -> list[AfterChange]:
 def line(title: str, changes: Sequence[AfterChange]) -> str:
     """The mean accuracies, and the share of the way between them."""
     means = (mean(change.accuracy[model] for change in changes) for model in MODELS)
-    return f"{title:28} {''.join(f'{each:14.3f}' for each in means)}{share_of_the_way(changes):9.2f}"
+    return (
+        f"{title:28} {''.join(f'{each:14.3f}' for each in means)}{share_of_the_way(changes):9.2f}"
+    )
 
 
 def main() -> None:

@@ -217,7 +217,8 @@ def export(config: ServiceConfig, given: argparse.Namespace) -> int:
     with open_node(config) as (node, _, _):
         senses = node.state.senses
         W, W_survivors = senses.learner.weights()
-        models = {f"W_{slot}": W for slot, W in node.state.slots.matrices().items()}
+        held = node.state.slots.parts().items()
+        models = {f"{part}_{slot}": each for slot, parts in held for part, each in parts.items()}
     content: dict[str, Any] = {
         "layout": json.dumps(senses.layout.to_dict()),
         "columns": senses.layout.columns,

@@ -1,8 +1,11 @@
-"""What scores columns: the contract, and compact weights that were pushed, or frozen, keep it."""
+"""What scores columns: the contract, and compact weights that were pushed, or frozen, keep it.
+
+`kernel_model` has the other form that may be pushed, `forms` the list of both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -83,11 +86,15 @@ class CompactModel:
             raise ModelError("range", f"|W| must be at most {WEIGHT_MAX:g}, got {largest}")
         return cls(version, W)
 
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Every array by its name, for whoever wants to look."""
+        return {"W": self.W}
+
     def state(self) -> dict[str, Any]:
         """Plain values and arrays, for `from_state`."""
-        return {"version": self.version, "W": self.W}
+        return {"version": self.version, **self.parts()}
 
     @classmethod
-    def from_state(cls, saved: dict[str, Any]) -> CompactModel:
+    def from_state(cls, saved: Mapping[str, Any]) -> CompactModel:
         """The model that `state` described."""
         return cls(saved["version"], saved["W"])

@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from edge_opid.link.options import MqttOptions
+from edge_opid.toml_tables import ConfigError
 from firmware_sim.live_processes import Children, LiveError
 
 HOST = "127.0.0.1"
@@ -99,7 +100,7 @@ def _somebodys(url: str, folder: Path) -> Broker:
         parts, port = urlsplit(""), 0
     if parts.scheme != "mqtt" or not parts.hostname:
         shown = url.rpartition("@")[2]  # without a password, if there is one
-        raise LiveError(f"broker must be mqtt://HOST or mqtt://USER:PASSWORD@HOST, got {shown!r}")
+        raise ConfigError(f"broker must be mqtt://HOST or mqtt://USER:PASSWORD@HOST, got {shown!r}")
     credentials = None
     if parts.username is not None:
         credentials = folder / "credentials"

@@ -1,4 +1,4 @@
-"""What real processes read: the configuration of a gateway and of its nodes, with a key of theirs."""
+"""What real processes read: configurations of a gateway and its nodes, with a key of theirs."""
 
 from __future__ import annotations
 

@@ -6,12 +6,11 @@ then, where one does not listen, as a power cut would.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from edge_opid.errors import OpidError
 STOP_S = 10.0
 LOG_SHOWN = 2_000  # characters of the end of a log
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONUNBUFFERED": "1"}
-PR_SET_PDEATHSIG = 1  # Linux: a signal for the child when its parent is gone
+LEASH = Path(__file__).with_name("live_leash.py")
 
 
 class LiveError(OpidError, RuntimeError):
@@ -79,13 +78,12 @@ class Children:
         log = self.folder / f"{name}.log"
         with log.open("ab") as out:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-S", LEASH, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 env={**os.environ, **QUIET},
                 start_new_session=True,  # Ctrl-C is ours: we stop them in order
-                preexec_fn=_tied_to_us(),
             )
         child = Child(name, process, log)
         self.all.append(child)
@@ -107,21 +105,6 @@ class Children:
             child = self.all.pop()
             codes[child.name] = child.stop()
         return codes
-
-
-def _tied_to_us() -> Callable[[], None] | None:
-    """What a child does before its program begins: on Linux, ask to end when its parent does.
-
-    Without it a demo that is killed by SIGKILL would leave a fleet behind.
-    """
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)  # found before the fork: little is safe after it
-
-    def tie() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return tie
 
 
 def _asked_of_ps(pid: int) -> int:

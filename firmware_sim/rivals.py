@@ -2,7 +2,7 @@
 
 | rival | knows | when sensors change |
 |---|---|---|
-| zero-filling | one node's readings | a dead sensor counts as its reference for ever; a new one has a \
+| zero-filling | one node's readings | a dead sensor counts as its reference; a new one gets a \
 column of its own, which was at its reference before |
 | restarted | one node's readings since its last change | forgets everything |
 | best linear | every reading of every node so far | is solved again for the columns now alive |

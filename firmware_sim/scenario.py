@@ -7,8 +7,8 @@ scenario is played on simulated time or with real processes. A mistake names fil
 >>> parse_scenario(text, Path("mine.toml"))
 Traceback (most recent call last):
 ...
-edge_opid.toml_tables.ConfigError: mine.toml, line 4: scenario.sensors cannot be: world 'street' has \
-no sensor for 'snow'; it has ['pm1', 'pm25', 'pm10', 'no2', 'co', 'o3', 'bc', 'voc', 'noise', \
+edge_opid.toml_tables.ConfigError: mine.toml, line 4: scenario.sensors cannot be: world 'street' \
+has no sensor for 'snow'; it has ['pm1', 'pm25', 'pm10', 'no2', 'co', 'o3', 'bc', 'voc', 'noise', \
 'temp', 'humidity', 'wind']
 """
 
@@ -48,8 +48,8 @@ class Event:
     | `retire` | it is taken away, and an operator says so |
     | `silence` | it says nothing any more, and nobody says so |
     | `deploy` | it joins, beside the others |
-    | `replace` | it is taken away, and another comes: of another make in the same role, or `by` one \
-in another role |
+    | `replace` | it is taken away, and another comes: of another make in the same role, or `by` \
+one in another role |
 
     Without a `data_sheet` nobody knows the newcomer's reference and scale: they are measured first.
     """
@@ -135,7 +135,9 @@ class Scenario:
             replace(each, nodes=tuple(node for node in each.nodes if node in made.names))
             for each in self.events
         ]
-        kept = [now for now, was in zip(events, self.events, strict=True) if now.nodes or not was.nodes]
+        kept = [
+            now for now, was in zip(events, self.events, strict=True) if now.nodes or not was.nodes
+        ]
         present = (*made.names, "gateway", "broker", ALL)
         faults = tuple(each for each in self.faults if each.target in present)
         return replace(made, events=tuple(kept), faults=faults)

@@ -74,7 +74,7 @@ def _check_event(scenario: Scenario, event: Event, key: str, roles: Iterable[str
         last = scenario.readings - 1
         raise SettingError(f"{key}.at", f"must be a reading from 1 to {last}, got {event.at}")
     if event.by and event.do != "replace":
-        raise SettingError(f"{key}.by", f"only goes with do = \"replace\", got {shown(event.do)}")
+        raise SettingError(f"{key}.by", f'only goes with do = "replace", got {shown(event.do)}')
     for name in ("sensor", "by"):
         role = getattr(event, name)
         if role and role not in roles:
@@ -82,7 +82,7 @@ def _check_event(scenario: Scenario, event: Event, key: str, roles: Iterable[str
             raise SettingError(f"{key}.{name}", f"{complaint}; it has {', '.join(roles)}")
     for node in event.nodes:
         if node not in scenario.names:
-            complaint = f"must be n1 to n{scenario.nodes}, or \"all\", got {shown(node)}"
+            complaint = f'must be n1 to n{scenario.nodes}, or "all", got {shown(node)}'
             raise SettingError(f"{key}.nodes", complaint)
 
 

@@ -141,5 +141,5 @@ def share_of_the_way(changes: Sequence[AfterChange]) -> float:
     return (served - low) / (high - low) if high > low else float("nan")
 
 
-def _mean(values: NDArray[np.generic]) -> float:
+def _mean(values: NDArray[np.int8] | NDArray[np.float64]) -> float:
     return float(np.mean(values)) if values.size else float("nan")

@@ -13,14 +13,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from edge_opid.node.config import NodeConfig, SensorConfig
-from edge_opid.wire import Event as Message
+from edge_opid.node.config import NodeConfig
 from edge_opid.wire import SensorDeployed, SensorRetired
 from firmware_sim.scenario import Event, Scenario
 from firmware_sim.sensors_catalogue import Catalogued
 from firmware_sim.sensors_reading import SimulatedSensor
 from firmware_sim.world import World, open_world
-from firmware_sim.worlds.chance import stream
+from firmware_sim.worlds.chance import Array, stream
 from firmware_sim.worlds.truth import Truths
 
 BEGINS_S = 6 * 3_600.0  # a morning
@@ -29,6 +28,8 @@ KEPT = 4  # stretches of each node: whoever is late still finds his
 SILENT_READINGS = 8  # a sensor that misses so many counts as silent
 SHEET_READINGS = 50  # from which reference and scale follow where there is no data sheet
 WARM_UP_READINGS = 40  # of a node, for sensors without a data sheet
+
+Message = SensorRetired | SensorDeployed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What happens to a node's sensors before the `at`-th reading; operators announce most of it."""
+    """What happens to a node's sensors before a reading; operators announce most of it."""
 
     at: int
     node: str
@@ -70,7 +71,9 @@ class Announcement:
     def words(self) -> str:
         """For people, without the node."""
         if self.come is None:
-            return f"{self.gone.role if self.gone else ''} {'falls silent' if self.silent else 'goes'}"
+            return (
+                f"{self.gone.role if self.gone else ''} {'falls silent' if self.silent else 'goes'}"
+            )
         if self.gone is None:
             return f"{self.come.role} comes"
         same = self.gone.role == self.come.role
@@ -203,20 +206,20 @@ class Script:
         number, offset = divmod(place, STRETCH)
         values, truths = self._stretch(node, number)
         said = {name: float(v[offset]) for name, v in values.items() if not math.isnan(v[offset])}
-        return Instance(node, place, said, truths[offset], bool(self._known[node][place]))
+        return Instance(node, place, said, truths[offset], self._known[node][place])
 
     def _told(self, node: str) -> list[bool]:
         chance = stream(self.seed, "told", node)
-        return (chance.random(self.scenario.readings) < self.scenario.labels).tolist()
+        return [bool(draw < self.scenario.labels) for draw in chance.random(self.scenario.readings)]
 
     def _time_s(self, place: int) -> float:
         return BEGINS_S + place * self.scenario.every_s
 
     def _truths(self, node: str, first: int, count: int) -> Truths:
-        places = np.arange(first, first + count)
-        return self._worlds[node].over(BEGINS_S + places * self.scenario.every_s)
+        times = [self._time_s(place) for place in range(first, first + count)]
+        return self._worlds[node].over(np.array(times))
 
-    def _computed(self, node: str, number: int) -> tuple[dict[str, np.ndarray], list[str]]:
+    def _computed(self, node: str, number: int) -> tuple[dict[str, Array], list[str]]:
         first = number * STRETCH
         truths = self._truths(node, first, STRETCH)
         places = np.arange(first, first + STRETCH)
@@ -236,6 +239,3 @@ class Script:
         first = life.specimen.read_block(self._truths(node, life.begins, SHEET_READINGS))
         spread = float(np.nanstd(first))
         return float(np.nanmean(first)), spread if spread > 0 else 1.0
-
-
-__all__ = ["Announcement", "Instance", "Life", "Script", "SensorConfig"]

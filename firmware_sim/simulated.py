@@ -195,7 +195,9 @@ def _faults(scenario: Scenario) -> Iterator[Fault]:
     """Troubles in readings become faults in milliseconds, one for each target and time."""
     for trouble in scenario.faults:
         targets = scenario.names if trouble.target == ALL else (trouble.target,)
-        turns = range(trouble.at, scenario.readings, trouble.every) if trouble.every else [trouble.at]
+        turns = (
+            range(trouble.at, scenario.readings, trouble.every) if trouble.every else [trouble.at]
+        )
         for turn, at in enumerate(turns):
             for place, target in enumerate(targets):
                 # nodes one after the other, and each time in another way

@@ -17,8 +17,7 @@ from gateway.cli.desk import OperatorError
 from gateway.cli.screen import Screen
 from gateway.config import ConfigError
 from gateway.policy import PolicyError
-from gateway.registry import LifecycleError
-from gateway.registry.lives import EventError
+from gateway.registry import EventError, LifecycleError
 from gateway.setup.initialise import FolderError
 from gateway.store import MasterError, StoreUrlError
 

@@ -13,12 +13,11 @@ from edge_opid.wire import Example
 
 from .actions import Action, Fit, ForgetExamples
 from .cohorts import close
-from .fitting import rows_of
+from .fitted_models import fitted_model
 from .policy import Policy
 from .publish import PushedModel
-from .registry import ChangeRecord, ChangeState, ExampleRecord, FitRecord, NodeKey
+from .registry import ChangeRecord, ChangeState, EventError, ExampleRecord, FitRecord, NodeKey
 from .registry.fleet import Fleet
-from .registry.lives import EventError
 
 
 class Changes:
@@ -31,8 +30,8 @@ class Changes:
         """The size last asked for, of changes that are being fitted or could not be."""
 
     def _model(self, fit: FitRecord) -> PushedModel:
-        rows = rows_of(fit, self._fleet.changes[fit.change])
-        return PushedModel(fit.size, rows, self._policy.weights)
+        model = fitted_model(fit, self._fleet.changes[fit.change])
+        return PushedModel(fit.size, model, self._policy.weights)
 
     def model(self, change: int) -> PushedModel | None:
         """The weights that members of this change should have."""
@@ -55,10 +54,12 @@ class Changes:
         batch = self._fleet.examples[change.id]
         if change.state != ChangeState.GATHERING or len(batch) >= self._policy.batch_max:
             return "example-not-needed"
-        classes = self._fleet.groups[change.group].classes
-        if example.label not in classes:
-            where = "/".join(key)
-            raise EventError("class", f"label {example.label!r} of {where} is none of {classes}")
+        group = self._fleet.groups.get(change.group)
+        if group is None:
+            return "example-not-needed"  # taken out of the configuration, see `due`
+        if example.label not in group.classes:
+            sentence = f"label {example.label!r} of {'/'.join(key)} is none of {group.classes}"
+            raise EventError("class", sentence)
         number = (*key, example.instance.source, example.instance.boot, example.instance.seq)
         if number in batch:
             return "example-twice"

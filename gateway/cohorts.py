@@ -23,17 +23,16 @@ from .registry.columns import columns_of
 from .registry.fleet import Fleet
 
 
-def advance_settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
-    """The next layout for every node whose sensors have settled in another than it was told."""
-    advanced = []
+def settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
+    """The nodes whose sensors have settled in another layout than they were told: once each."""
+    found = []
     for key in sorted(fleet.touched & fleet.layouts.keys()):
         if now_ms - moved_ms(fleet, key) < 1000 * policy.settle_s:
             continue
         fleet.touched.discard(key)
         if unsettled(fleet, key):
-            advance(fleet, key, policy, now_ms)
-            advanced.append(key)
-    return advanced
+            found.append(key)
+    return found
 
 
 def wanted(fleet: Fleet, key: NodeKey) -> tuple[SensorDescription, ...]:

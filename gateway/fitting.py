@@ -16,16 +16,29 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_opid.errors import MismatchError
 from edge_opid.layout.layout import BIAS
+from edge_opid.model import WEIGHT_MAX
 from edge_opid.wire import to_bytes
 
-from .estage import LINEAR, BestModel, LinearModel, fit_best, fold, rounded
+from .estage import (
+    COMPACT,
+    LINEAR,
+    Batch,
+    BestModel,
+    KernelModel,
+    LinearModel,
+    Row,
+    fit_best,
+    fold,
+    rounded,
+)
+from .fitted_models import fitted_model, kernel_parts, travels_as
+from .kernels import Names, best_with_kernels, exact_row, node_form, rounding_loss, with_row
 from .material import FitJob, Floats, Known, batch, known, vanished
 from .pooling import Pool, pool
-from .registry import ChangeRecord, FitRecord
-
-Rows = dict[str, NDArray[np.float32]]
-"""The weights of each column, by its name."""
+from .registry import FitRecord
+from .words import listed
 
 GROUP_READINGS_PER_COLUMN = 10
 """Statistics of fewer readings than this a column are no knowledge of the newcomers."""
@@ -39,6 +52,8 @@ class View:
     new: tuple[str, ...]
     pool: Pool
     W_s: Floats
+    task: Batch
+    """Z and X^(a) of the batch, and its labels."""
     best: BestModel
 
     @property
@@ -47,15 +62,24 @@ class View:
         return float(self.best.hits.mean()) if len(self.best.hits) else 0.0
 
 
+@dataclass(frozen=True)
+class Made:
+    """What a record keeps of the chosen model, and what its form costs."""
+
+    parts: dict[str, bytes]
+    table: tuple[Row, ...]
+    rounding_loss: float
+    compact_loss: float = 0.0
+
+
 def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     """Fit the change on its batch, and say whether the result is worth pushing."""
     group = known(job)
     X, y = batch(job)
     views = [view for view in _views(job, group, X, y) if view is not None]
     view = max(views, key=lambda each: (each.accuracy, not each.new))
-    W = _matrix(job, view)
-    weights = W.astype(np.float32)
-    loss = rounded(W, X, y, "float16").loss if job.weights == "float16" and len(y) else 0.0
+    make = _made_kernel if view.best.chosen == COMPACT else _made_matrix
+    made = make(job, view, X, y)
     return FitRecord(
         job.change.id,
         job.size,
@@ -63,14 +87,15 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
         view.best.chosen,
         view.best.why,
         _worth_pushing(job, view, X, y),
-        tuple(asdict(row) for row in view.best.table),
+        tuple(asdict(row) for row in made.table),
         view.pool.nodes,
         {**group.refused, **view.pool.refused},
         view.pool.known.readings,
-        loss,
-        _parts(view, weights),
+        made.rounding_loss,
+        made.parts,
         view.survivors,
         view.new,
+        made.compact_loss,
     )
 
 
@@ -104,9 +129,39 @@ def _view(
     W_s = found.survivors_weights(job.lam, job.rho)
     Z = X[:, [columns.index(column) for column in survivors]] @ W_s
     Xa = X[:, [columns.index(column) for column in new]]
-    seed = job.change.id
-    best = fit_best(Z, Xa, y, len(job.classes), seed=seed, candidates=LINEAR)
-    return View(tuple(survivors), new, found, W_s, best)
+    task, seed = Batch.of(Z, Xa, y, len(job.classes)), job.change.id
+    if job.kernels:
+        best = best_with_kernels(task, W_s, _names(job, survivors, new), seed)
+    else:
+        best = fit_best(Z, Xa, y, len(job.classes), seed=seed, candidates=LINEAR)
+    return View(tuple(survivors), new, found, W_s, task, best)
+
+
+def _names(job: FitJob, survivors: Sequence[str], new: Sequence[str]) -> Names:
+    return Names(job.change.columns, tuple(survivors), tuple(new), job.classes)
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def _made_kernel(job: FitJob, view: View, X: Floats, y: NDArray[np.int64]) -> Made:
+    """The parts of a kernel, beside the exact one that it stands for."""
+    best, names = view.best, _names(job, view.survivors, view.new)
+    assert isinstance(best.model, KernelModel)
+    exact = exact_row(best, view.task, job.change.id)
+    loss = rounding_loss(best, view.task, node_form(best, view.W_s, names), X, y)
+    parts = kernel_parts(view.W_s, best.model)
+    return Made(parts, with_row(best.table, exact), loss, -exact.behind)
+
+
+def _made_matrix(job: FitJob, view: View, X: Floats, y: NDArray[np.int64]) -> Made:
+    """One matrix, and the parts it was folded from."""
+    W = _matrix(job, view)
+    _check_weights(W, view)
+    weights = W.astype(np.float32)
+    half = travels_as(weights, job.weights) == "float16"
+    loss = rounded(W, X, y, "float16").loss if half and len(y) else 0.0
+    return Made(_parts(view, weights), view.best.table, loss)
 
 
 def _matrix(job: FitJob, view: View) -> Floats:
@@ -117,9 +172,18 @@ def _matrix(job: FitJob, view: View) -> Floats:
     return np.array([placed[column] for column in job.change.columns])
 
 
+def _check_weights(W: Floats, view: View) -> None:
+    """A node refuses an order with such weights, and then has not even its layout."""
+    largest = float(np.abs(W).max())
+    if not largest <= WEIGHT_MAX:  # false for NaN, too
+        whose = listed(view.pool.nodes)
+        sentence = f"weights must be up to {WEIGHT_MAX:g}, got {largest:g}; pooled were {whose}"
+        raise MismatchError(sentence)
+
+
 def _parts(view: View, weights: NDArray[np.float32]) -> dict[str, bytes]:
     model = view.best.model
-    assert isinstance(model, LinearModel)  # LINEAR has no other
+    assert isinstance(model, LinearModel)  # everything but a kernel is
     return {
         "W": to_bytes(weights),
         "W_s": to_bytes(view.W_s),
@@ -137,17 +201,6 @@ def _worth_pushing(job: FitJob, view: View, X: Floats, y: NDArray[np.int64]) -> 
     if job.previous is None:
         return view.pool.known.readings > 0 or view.best.chosen != "z"
     since = slice(job.previous.size, None)
-    W = weights_of(job.previous, len(job.change.columns))
-    before = np.mean((X[since] @ W).argmax(1) == y[since])
+    scores = fitted_model(job.previous, job.change).scores(X[since])
+    before = np.mean(scores.argmax(1) == y[since])
     return bool(np.mean(view.best.hits[since]) > before)
-
-
-def weights_of(fit: FitRecord, columns: int) -> NDArray[np.float32]:
-    """The folded matrix of a fit, columns × classes."""
-    return np.frombuffer(fit.parts["W"], "<f4").reshape(columns, -1)
-
-
-def rows_of(fit: FitRecord, change: ChangeRecord) -> Rows:
-    """The weights of each column, by its name."""
-    W = weights_of(fit, len(change.columns))
-    return dict(zip(change.columns, W, strict=True))

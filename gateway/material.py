@@ -41,6 +41,8 @@ class FitJob:
     lam: float
     rho: float
     weights: str = "float32"
+    kernels: bool = False
+    """Whether a kernel may be chosen, too."""
 
 
 # -- what the group knew ---------------------------------------------------------------------------
@@ -103,7 +105,7 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
         summary.gram_array(),
         summary.moment_array(),
     )
-    return Member(name, columns, statistics)
+    return Member(name, columns, statistics, layout.gate)
 
 
 def vanished(members: Sequence[Member], change: ChangeRecord) -> tuple[str, ...]:

@@ -32,14 +32,14 @@ class Ordering:
         """Remember that the node should hear something else than it was told."""
         self._wanting[key] = None
 
-    def due(self, now_ms: int) -> list[Publish]:
-        """The next orders, signed. A node that is configured no longer gets none."""
+    def take(self) -> list[NodeKey]:
+        """The next nodes to be ordered. One that is configured no longer is not."""
         keys = list(self._wanting)[:ORDERS_PER_TICK]
         for key in keys:
             del self._wanting[key]
-        return [self._order(key, now_ms) for key in keys if self._fleet.group_of(key)]
+        return [key for key in keys if self._fleet.group_of(key)]
 
-    def _order(self, key: NodeKey, now_ms: int) -> Publish:
+    def order(self, key: NodeKey, now_ms: int) -> Publish:
         """The node's newest layout, with the weights of its change where there are some."""
         change = self._fleet.changes.get(self._fleet.layouts[key].change)
         model = None if change is None else self._changes.model(change.id)

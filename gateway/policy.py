@@ -76,6 +76,7 @@ class Policy:
     lam: float = 1.0  # λ of Eq. 2
     rho: float = 1.0  # ρ of Eq. 2
     weights: str = "float32"  # or float16: half the bytes; the price is reported with each fit
+    kernels: bool = False  # offer kernels, too: for what no matrix can tell; more bytes, more time
 
     def __post_init__(self) -> None:
         for name in ("silence_s", "settle_s", "summary_wait_s", "gather_s", "retry_s", "lam"):

@@ -7,7 +7,8 @@ this order; a summary that breaks one is refused by name and the others go on:
 1. It has as many columns as roles, and the Gram entries for them.
 2. It has the group's classes.
 3. Every number is finite.
-4. Its Gram matrix has no negative eigenvalue beyond what float32 rounding explains.
+4. None is larger than so many readings within the node's gate can add up to.
+5. Its Gram matrix has no negative eigenvalue beyond what float32 rounding explains.
 
 A node without one of the roles in question is no error: it is left out, and listed.
 """
@@ -23,10 +24,13 @@ import numpy as np
 
 from edge_opid.errors import MismatchError
 from edge_opid.learner import Summary
+from edge_opid.learner.settings import EVIDENCE_MAX, LIMIT
 from edge_opid.learner.statistics import Matrix, Statistics, positive_part, solve
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """How far below zero an eigenvalue may be, as a share of the trace: each entry was rounded once."""
+SLACK = 1.01
+"""Sums in float32 over millions of readings may be a little above what exact ones could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Member:
     node: str
     roles: tuple[str, ...]
     summary: Summary
+    largest: float = LIMIT
+    """No column is ever larger: the gate of its layout, or what a learner takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,21 @@ def fault_of(member: Member, classes: int) -> str:
         return f"the group has {classes} classes, the summary {summary.moments.shape[1]}"
     if not (np.isfinite(summary.gram).all() and np.isfinite(summary.moments).all()):
         return "its numbers must be finite, and are not"
-    return _indefinite(summary)
+    return _too_large(member) or _indefinite(summary)
+
+
+def _too_large(member: Member) -> str:
+    """One absurd summary would outweigh the whole group, and weights beyond a node's limit."""
+    summary, x = member.summary, max(1.0, member.largest)
+    gram, most = summary.statistics().gram, min(summary.readings, EVIDENCE_MAX)
+    for what, got, bound in (
+        ("evidence", summary.evidence, most),
+        ("sum of squares", float(gram.diagonal().max()), most * x * x),
+        ("moment", float(np.abs(summary.moments).max()), most * x),
+    ):
+        if got > SLACK * bound:
+            return f"{summary.readings} readings within {x:g} give no {what} of {got:.3g}"
+    return ""
 
 
 def _indefinite(summary: Summary) -> str:

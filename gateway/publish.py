@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 from nacl.signing import SigningKey
 
-from edge_opid.model import FOLDED
-from edge_opid.wire import Channel, Desired, Matrix, Topic, Weights, seal_desired
+from edge_opid.wire import Channel, Desired, Topic, Weights, seal_desired
 
 from .actions import Publish
-from .fitting import Rows
+from .fitted_models import FittedModel
 from .registry import NodeKey, OrderRecord
 from .registry.columns import columns_of
 from .registry.fleet import Fleet
@@ -28,15 +26,14 @@ from .registry.fleet import Fleet
 class PushedModel:
     """The weights of a fit, for whatever order of columns a node has."""
 
-    def __init__(self, size: int, rows: Rows, dtype: str) -> None:
-        self.size, self._rows, self._dtype = size, rows, dtype
+    def __init__(self, size: int, model: FittedModel, dtype: str) -> None:
+        self.size, self._model, self._dtype = size, model, dtype
         self._made: dict[tuple[str, ...], Weights] = {}
 
     def weights(self, columns: tuple[str, ...]) -> Weights:
         """As they travel; made once for all nodes with these columns."""
         if columns not in self._made:
-            W = np.array([self._rows[column] for column in columns])
-            self._made[columns] = Weights(FOLDED, {"W": Matrix.of(W, self._dtype)})
+            self._made[columns] = self._model.weights(columns, self._dtype)
         return self._made[columns]
 
 

@@ -47,4 +47,5 @@ def fit_job(store: Store, gateway: Gateway, change_id: int, size: int) -> FitJob
         policy.lam,
         policy.rho,
         policy.weights,
+        policy.kernels,
     )

@@ -89,6 +89,7 @@ class Runner:
 
     def start(self) -> None:
         """Connect."""
+        self.gateway.disconnected()  # until the link says otherwise
         self._link.subscribe(self.gateway.subscriptions())
         self._link.start()
         self._notify.ready()
@@ -138,6 +139,7 @@ class Runner:
                 log.info("connected", protocol=protocol, session_present=session_present)
                 self._actions += self.gateway.connected(session_present, self._clock.now_ms())
             case Disconnected(reason, refused):
+                self.gateway.disconnected()
                 if log.worth_a_line(count) or refused:
                     log.warning("disconnected", reason=reason, refused=refused, count=count)
             case SubscriptionRefused(filter_, reason):

@@ -41,24 +41,20 @@ from edge_opid.wire import (
 
 from .actions import Action, Listen
 from .changes import Changes
-from .cohorts import advance_settled
+from .cohorts import advance, settled
 from .ordering import Ordering
 from .policy import Group, Policy
 from .publish import Publisher
-from .registry import (
-    FitRecord,
-    NodeKey,
-    SummaryRecord,
-)
-from .registry.adoption import adopt
+from .registry import EventError, FitRecord, NodeKey, SummaryRecord
+from .registry.adoption import adopt, unannounced
 from .registry.fleet import Fleet, Stored
-from .registry.lives import EventError, happen, overdue, reconcile, retire
+from .registry.lives import happen, reconcile
 from .registry.measuring import Measuring
+from .registry.reported import check_reach, check_summarised, overtaken, renumber, reported
+from .retiring import Retiring
 
 EXPECTED = frozenset({"late", "stale"})
 """Refusals that brokers and distance bring about: counted, and not worth a line."""
-SEEN_MS = 60_000
-"""How often a status that says nothing new is worth a write."""
 
 
 class Gateway:
@@ -82,6 +78,7 @@ class Gateway:
         self.complaints: deque[str] = deque(maxlen=16)
         """What was refused lately, in sentences, for the log."""
         self._measuring = Measuring(policy.measure_readings)
+        self._retiring = Retiring(self.fleet, policy)
         self._listening: frozenset[str] = frozenset()
         self._ticked = False  # this life's clock may be behind that of the one before
         self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], list[Action]]] = {
@@ -146,10 +143,17 @@ class Gateway:
     ) -> list[Action]:
         group = self.fleet.group_of(key)
         assert group is not None  # strangers were refused
-        if not adopt(self.fleet, key, group, message, now_ms):
+        if adopt(self.fleet, key, group, message, now_ms):
+            self.counts["adopted"] += 1
+            self.orders.want(key)
             return []
-        self.counts["adopted"] += 1
-        self.orders.want(key)
+        versions = message.version, message.layout_version
+        if overtaken(self.fleet, key, *versions, message.sensors):
+            self._order_anew(key, message.layout_version, now_ms)
+        sentence = unannounced(self.fleet, key, message)
+        if sentence:
+            self.counts["unannounced"] += 1
+            self.complaints.append(sentence)
         return []
 
     def _status(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> list[Action]:
@@ -160,33 +164,22 @@ class Gateway:
         if status.time_ms is None:  # its last will, with the versions of when it started
             self.fleet.put(replace(node, online=False))
             return []
-        news = replace(
-            node,
-            online=status.online,
-            reported_version=status.version,
-            reported_layout=status.layout_version,
-            reported_model=status.model_version,
-        )
-        if news != node or now_ms - node.seen_ms >= SEEN_MS:
-            self.fleet.put(replace(news, seen_ms=now_ms, status=payload))
+        check_reach(self.fleet, key, status.version, status.layout_version)
+        if reported(self.fleet, key, status, payload, now_ms):
             self.publisher.heard(key, now_ms)
         reconcile(self.fleet, key, status.silent, now_ms)
-        order = self.fleet.orders.get(key)
-        if order is not None and status.version > order.version:
-            self._overtaken(key, status, now_ms)
+        if overtaken(self.fleet, key, status.version, status.layout_version):
+            self._order_anew(key, status.layout_version, now_ms)
         return []
 
-    def _overtaken(self, key: NodeKey, status: Status, now_ms: int) -> None:
+    def _order_anew(self, key: NodeKey, layout_version: int, now_ms: int) -> None:
         """A node that has obeyed more than we remember: our memory is an older one."""
-        layout = self.fleet.layouts[key]
         self.counts["overtaken"] += 1
-        if status.layout_version >= layout.version:
-            self.fleet.put(replace(layout, version=status.layout_version + 1, at_ms=now_ms))
+        renumber(self.fleet, key, layout_version, now_ms)
         self.orders.want(key)
 
     def _summary(self, key: NodeKey, message: Summary, payload: bytes, now_ms: int) -> list[Action]:
-        if key not in self.fleet.nodes:
-            raise EventError("not-introduced", f"node {'/'.join(key)} has not said what it is yet")
+        check_summarised(self.fleet, key, message.layout_version)
         self.counts["summaries"] += 1
         self.fleet.put(SummaryRecord(*key, message.layout_version, payload, now_ms))
         return []
@@ -207,13 +200,13 @@ class Gateway:
         if not self._ticked:
             self._ticked = True
             self.fleet.no_later_than(now_ms)
-        self._retire_due(now_ms)
-        for key in advance_settled(self.fleet, self.policy, now_ms):
-            self.counts["layouts"] += 1
-            self.orders.want(key)
-        published = self.orders.due(now_ms)
-        self.counts["orders"] += len(published)
-        actions: list[Action] = [*published]
+        for error in self._retiring.due(now_ms, self.counts):
+            self._refused(error)
+        for key in settled(self.fleet, self.policy, now_ms):
+            self._counted(partial(self._advance, key, now_ms))
+        actions: list[Action] = []
+        for key in self.orders.take():  # what cannot be done for one is done for the others
+            actions += self._counted(partial(self._order, key, now_ms))
         actions += self.changes.due(now_ms)
         actions += self.publisher.due(now_ms)
         wanted = self._wanted_filters()
@@ -222,15 +215,16 @@ class Gateway:
             actions.append(Listen(wanted))
         return actions
 
-    def _retire_due(self, now_ms: int) -> None:
-        for key, sensor, event, why in overdue(self.fleet, self.policy, now_ms):
-            try:
-                retire(self.fleet, key, sensor, event, why, now_ms)
-                self.counts[event] += 1
-            except EventError as error:  # the last one is kept, whatever its age
-                if not self.counts[f"kept-{sensor}"]:
-                    self.complaints.append(str(error))
-                self.counts[f"kept-{sensor}"] = 1
+    def _advance(self, key: NodeKey, now_ms: int) -> list[Action]:
+        advance(self.fleet, key, self.policy, now_ms)
+        self.counts["layouts"] += 1
+        self.orders.want(key)
+        return []
+
+    def _order(self, key: NodeKey, now_ms: int) -> list[Action]:
+        published = self.orders.order(key, now_ms)
+        self.counts["orders"] += 1
+        return [published]
 
     @property
     def busy(self) -> bool:
@@ -259,5 +253,10 @@ class Gateway:
 
     def connected(self, session_present: bool, now_ms: int) -> list[Action]:
         """Publish what may not have arrived: the unreported orders, or all if all was lost."""
+        self._retiring.listen(now_ms)
         keys = self.publisher.unreported() if session_present else list(self.fleet.orders)
         return [*self.publisher.again(keys, now_ms)]
+
+    def disconnected(self) -> None:
+        """Nothing is heard until `connected`: nobody's silence counts meanwhile."""
+        self._retiring.listen(None)

@@ -80,7 +80,7 @@ class FleetRig:
         self.store = Store.open("sqlite://")
         self.store.claim()
         self.fits: list[FitRecord] = []
-        self.boot_gateway()
+        self.revive()
         self.nodes = {}
         for name in self.names:
             without = self.lacking.get(name, ())

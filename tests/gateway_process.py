@@ -105,6 +105,10 @@ class GatewayProcess:
         if code not in (None, -signal.SIGKILL):
             raise RuntimeError(f"the gateway ended with {code}:\n{self.log()}")
 
+    def connections(self) -> int:
+        """How often it has reached the broker, in all its lives."""
+        return (self.folder / "gateway.log").read_text(errors="replace").count("event=connected")
+
     def log(self) -> str:
         """The end of what it had to say."""
         return (self.folder / "gateway.log").read_text(errors="replace")[-4_000:]

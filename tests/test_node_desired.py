@@ -1,4 +1,4 @@
-"""Twelve attacks on `desired`, each refused, counted by reason, and without effect."""
+"""Attacks on `desired`, each refused, counted by reason, and without effect."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ DESIRED = TOPICS.to(Channel.DESIRED)
 MATRIX = np.arange(12, dtype=np.float32).reshape(4, 3)  # a, b, c and the bias, three classes
 W = folded(MATRIX)
 QUANTUM = Weights("quantum", {"W": Matrix.of(MATRIX)})
+HALF_A_KERNEL = Weights("kernel", {"W_s": Matrix.of(MATRIX)})  # test_node_kernel.py has the rest
+FOLDED_KERNEL = Weights("kernel", {"W": Matrix.of(MATRIX)})
 
 
 @pytest.fixture
@@ -51,6 +53,11 @@ ATTACKS = {
     "truncated": (lambda: seal_desired(desired(8, weights=W), KEY)[:-9], "signature"),
     "cut to nothing": (lambda: b"opd1", "truncated"),
     "unknown form": (lambda: seal_desired(desired(8, weights=QUANTUM), KEY), "form"),
+    "half a kernel": (lambda: seal_desired(desired(8, weights=HALF_A_KERNEL), KEY), "form"),
+    "a matrix that says it is a kernel": (
+        lambda: seal_desired(desired(8, weights=FOLDED_KERNEL), KEY),
+        "form",
+    ),
     "other classes": (lambda: seal_desired(desired(8, classes=("x", "y", "z")), KEY), "classes"),
 }
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from nacl.signing import VerifyKey
 
 from ..errors import LayoutError, OpidError
+from ..forms import model_from_weights
 from ..layout import Layout, Sensor
 from ..learner.settings import LIMIT
-from ..model import CompactModel
 from ..wire import LIMITS, Desired, SensorDescription, decode, digest, open_sealed
 
 
@@ -102,6 +102,5 @@ def _check_layout(desired: Desired, mine: Standing) -> None:
     if desired.gate > LIMIT:
         raise DesiredError("range", f"gate must be <= {LIMIT:g}, got {desired.gate}")
     if desired.weights is not None:
-        CompactModel.from_weights(
-            desired.weights, desired.version, layout.width, len(desired.classes)
-        )
+        width, classes = layout.width, len(desired.classes)
+        model_from_weights(desired.weights, desired.version, width, classes)

@@ -47,6 +47,7 @@ _parsed = lru_cache(maxsize=512)(Topic.parse)
 """A node hears the same few topics again and again."""
 
 STATUS_MS = 30_000
+SOON_MS = 1_000  # after which a status may say that sensors fell silent or returned
 
 
 class EdgeNode:
@@ -67,6 +68,7 @@ class EdgeNode:
         self._reports = Reports()
         self._began_ms = -1  # not yet
         self._told_ms = 0
+        self._told_silent: tuple[str, ...] = ()
         self._adopt(NodeState(config))
         self._channels: dict[Channel, Callable[[Topic, bytes, int, object], list[Action]]] = {
             Channel.READING: self._reading,
@@ -199,9 +201,12 @@ class EdgeNode:
             actions += self._change(Silenced(now_ms, quiet))
         for source, boot, seq in self._intake.due(now_ms):
             actions.append(self._voice.acknowledgement(source, boot, seq))
-        if now_ms - self._told_ms >= STATUS_MS:
+        elapsed_ms = now_ms - self._told_ms
+        if elapsed_ms >= STATUS_MS:
             actions += self._tell(now_ms)
             actions += self._told_of(self._reports.periodic(self.state))
+        elif elapsed_ms >= SOON_MS and self.state.senses.silent != self._told_silent:
+            actions += self._tell(now_ms)  # retained, so that nobody misses it
         if self._debts.records and self._debts.waited_ms(now_ms) >= 1000 * self.config.commit_s:
             actions.append(Commit())
         return actions
@@ -314,5 +319,5 @@ class EdgeNode:
         return self.counts + self._intake.counts
 
     def _tell(self, now_ms: int) -> list[Action]:
-        self._told_ms = now_ms
+        self._told_ms, self._told_silent = now_ms, self.state.senses.silent
         return [self._voice.status(self.status(now_ms))]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..forms import HeldModel, model_from_state
 from ..model import CompactModel
 from .scoreboard import Scoreboard
 
@@ -18,7 +19,7 @@ class Slots:
     """Weights for the full layout. A new model is on trial beside the one it replaced."""
 
     def __init__(self) -> None:
-        self._models: dict[str, CompactModel] = {}
+        self._models: dict[str, HeldModel] = {}
 
     def __bool__(self) -> bool:
         return bool(self._models)
@@ -32,10 +33,15 @@ class Slots:
         return {slot: model.scores(x) for slot, model in self._models.items()}
 
     def matrices(self) -> dict[str, NDArray[np.float32]]:
-        """The weights in each slot, for whoever wants to look."""
-        return {slot: model.W for slot, model in self._models.items()}
+        """The weights in each slot that holds one matrix, and not a kernel."""
+        models = self._models.items()
+        return {slot: model.W for slot, model in models if isinstance(model, CompactModel)}
 
-    def push(self, model: CompactModel, board: Scoreboard) -> None:
+    def parts(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """Every array in each slot by its name, for whoever wants to look."""
+        return {slot: model.parts() for slot, model in self._models.items()}
+
+    def push(self, model: HeldModel, board: Scoreboard) -> None:
         """The new one is in use; the old one keeps its record."""
         if CURRENT in self._models:
             self._models[PREVIOUS] = self._models[CURRENT]
@@ -64,5 +70,5 @@ class Slots:
     def restored(cls, saved: Mapping[str, Any]) -> Slots:
         """The slots that `state` described."""
         slots = cls()
-        slots._models = {slot: CompactModel.from_state(model) for slot, model in saved.items()}
+        slots._models = {slot: model_from_state(model) for slot, model in saved.items()}
         return slots

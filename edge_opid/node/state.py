@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import OpidError
-from ..model import CompactModel
+from ..forms import model_from_weights
 from ..wire import (
     Desired,
     InstanceId,
@@ -241,7 +241,7 @@ class NodeState:
             effects += self._obey(desired, change.now_ms)
         if desired.weights is not None:
             width, classes = self.senses.full.width, len(self.config.classes)
-            model = CompactModel.from_weights(desired.weights, desired.version, width, classes)
+            model = model_from_weights(desired.weights, desired.version, width, classes)
             self.slots.push(model, self.board)
             effects.append(Noted("model-swapped"))
         self.version, self.content = desired.version, digest(change.document)

@@ -17,6 +17,7 @@ from firmware_sim.worlds.errors import WorldError
 from firmware_sim.worlds.truth import Truth, Truths
 
 BLOCK_S = 1024  # computed at once, on a grid of seconds: some 3 ms for all quantities of a node
+SPARSE = 16  # fewer times a block than this are computed one by one
 BLOCKS_KEPT = 4  # per node: the one in use, its neighbours, and a late question
 
 
@@ -91,11 +92,17 @@ class World(ABC):
     def over(self, times_s: Array) -> Truths:
         """The truth at many times, to the bit what `at` says of each."""
         times = np.asarray(times_s, dtype=np.float64)
-        found = np.empty((len(times), len(self.quantities)))
         seconds = np.floor(times)
         shares = (times - seconds)[:, None]
         numbers, places = np.divmod(seconds.astype(np.int64), BLOCK_S)
-        for number in np.unique(numbers):
+        blocks = np.unique(numbers)
+        if SPARSE * len(blocks) > len(times):  # minutes apart: not worth whole blocks
+            found = self._at_seconds(seconds)
+            if shares.any():
+                found = found + shares * (self._at_seconds(seconds + 1.0) - found)
+            return Truths(times, dict(zip(self.quantities, found.T, strict=True)))
+        found = np.empty((len(times), len(self.quantities)))
+        for number in blocks:
             chosen, block = numbers == number, self._block(int(number))
             before, after = block[places[chosen]], block[places[chosen] + 1]
             found[chosen] = before + shares[chosen] * (after - before)
@@ -140,6 +147,10 @@ class World(ABC):
 
     def _computed(self, number: int) -> Array:
         """(BLOCK_S + 1, quantities): the last row is the first of the next block."""
-        times = number * BLOCK_S + np.arange(BLOCK_S + 1.0) - self._late_s
+        return self._at_seconds(number * BLOCK_S + np.arange(BLOCK_S + 1.0))
+
+    def _at_seconds(self, seconds: Array) -> Array:
+        """(seconds, quantities), without interpolation."""
+        times = seconds - self._late_s
         physics = self._physics(times, self._fluctuations(times))
         return np.column_stack([physics[quantity] for quantity in self.quantities])

@@ -116,6 +116,7 @@ def fit_facts(fit: FitRecord) -> Facts:
         "refused": dict(fit.refused),
         "readings": fit.readings,
         "rounding_loss": fit.rounding_loss,
+        "compact_loss": fit.compact_loss if fit.is_kernel else None,
     }
 
 
@@ -180,12 +181,20 @@ def _draw_fit(fit: Facts, screen: Screen) -> None:
             f"  {fit['why']}",
             f"  pooled {fit['readings']} readings of {names(fit['pooled'])}",
             *(f"  refused {node}: {why}" for node, why in fit["refused"].items()),
+            *_price(fit["compact_loss"]),
         ]
     )
     if fit["candidates"]:
         rows = ((row["name"], percent(row["accuracy"])) for row in fit["candidates"])
         marked = ((f"* {name}" if name == fit["chosen"] else f"  {name}", a) for name, a in rows)
         screen.table(("  candidate", "right on held-out instances"), marked)
+
+
+def _price(loss: float | None) -> list[str]:
+    """What a kernel costs for being small enough to push; it may be nothing, or a lucky gain."""
+    if loss is None:
+        return []
+    return [f"  on landmarks, as nodes have it, the kernel gives up {100 * loss:.1f} points"]
 
 
 def _members(facts: Facts) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,7 @@ from gateway.config import GatewayConfig, load_config
 from gateway.registry import NodeKey
 from gateway.registry.fleet import Fleet
 from gateway.store import Store
-
-SHOWN_MAX = 12
-"""Names in a sentence: who has more nodes than that looks at the list."""
+from gateway.words import listed
 
 
 class OperatorError(OpidError, ValueError):
@@ -82,14 +80,3 @@ def find_node(fleet: Fleet, text: str) -> NodeKey:
     if len(found) > 1:
         raise OperatorError(f"node {text!r} could be {listed(map('/'.join, found))}: say which")
     return found[0]
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names for a sentence, however many there are.
-
-    >>> listed(["a", "b"]), listed(map(str, range(15)))[-17:]
-    ('a, b', '10, 11 and 3 more')
-    """
-    every = list(names)
-    rest = f" and {len(every) - SHOWN_MAX} more" if len(every) > SHOWN_MAX else ""
-    return ", ".join(every[:SHOWN_MAX]) + rest if every else "none"

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gateway.tflite import Weights
 
 Floats = NDArray[np.float32]
+ROWS = ("bias", "centre", "scale", "kernel")
+"""Parts that are one row of numbers; the others have a column for each class, or each landmark's
+column."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,14 @@ class Predictor:
     """A pushed fit with a name for every row and every column.
 
     Scores are x·W for all `columns` of a layout at once, or [x_s W_s, x_a] [V_z; V_a] + bias for
-    `survivors` and `new` apart: both are the same predictor.
+    `survivors` and `new` apart: both are the same predictor. Of a kernel they are
+    k(z, S_z) A_s + k(u, S) A_b + bias with z and u from ([x_s W_s, x_a] − centre) / scale.
     """
 
     names: dict[str, tuple[str, ...]]
     """columns, survivors, new, classes."""
     parts: dict[str, Floats]
-    """W, W_s, V_z, V_a, bias."""
+    """W, W_s, V_z, V_a, bias; or W_s, centre, scale, support, A_s, A_b, bias, kernel."""
 
 
 def export(given: Namespace, screen: Screen) -> int:
@@ -79,7 +83,11 @@ def predictor_of(change: ChangeRecord, fit: FitRecord, classes: tuple[str, ...])
             f"change {change.id} was fitted for {c} classes, and its group has {len(classes)} "
             "now: export with the configuration of then"
         )
-    shaped = {name: part if name == "bias" else part.reshape(-1, c) for name, part in parts.items()}
+    widths = {"support": len(parts.get("centre", ()))}
+    shaped = {
+        name: part if name in ROWS else part.reshape(-1, widths.get(name, c))
+        for name, part in parts.items()
+    }
     rows = {"columns": change.columns, "survivors": fit.survivors, "new": fit.new}
     names = {what: tuple(map(plain, some)) for what, some in rows.items()}
     return Predictor({**names, "classes": classes}, shaped)
@@ -106,6 +114,11 @@ def _tflite(predictor: Predictor, weights: Weights) -> bytes:
     from gateway.estage import LinearModel  # noqa: PLC0415 - scikit-learn takes a second to load
     from gateway.tflite import to_tflite  # noqa: PLC0415 - it needs the former
 
+    if "kernel" in predictor.parts:
+        raise OperatorError(
+            "a kernel has no .tflite form, only models of one matrix have: export it with "
+            "--format npz, or fit without kernels (gateway.kernels = false)"
+        )
     exact = {name: part.astype(float) for name, part in predictor.parts.items()}
     model = LinearModel("exported", exact["V_z"], exact["V_a"], exact["bias"])
     names = predictor.names

@@ -14,8 +14,8 @@ from gateway.cohorts import unsettled
 from gateway.registry import NodeKey, SensorState
 from gateway.registry.fleet import Fleet
 from gateway.store import Store
+from gateway.words import listed
 
-from .desk import listed
 from .screen import Advance
 
 POLL_S = 0.25  # the gateway looks for commands twice a second

@@ -23,16 +23,18 @@ from .blend import Blend
 from .compact import Compacted, compacted
 from .folding import Folded, Rounded, fold, rounded
 from .kernel import Kernel, KernelModel, KernelOpid, fit_kernel_opid
+from .landmark import COMPACT, LandmarkOpid
 from .models import LinearModel, Model, z_alone
 from .opid import Opid, fit_opid
 from .opide import Opide, fit_opide
 from .residual import Residual, fit_residual
-from .selection import ALL, LINEAR, BestModel, Row, fit_best
+from .selection import ALL, LINEAR, BestModel, Row, fit_best, hits_on
 from .strength import chosen_rho
 from .update import Update, fit_update
 
 __all__ = [
     "ALL",
+    "COMPACT",
     "LINEAR",
     "Batch",
     "BatchError",
@@ -43,6 +45,7 @@ __all__ = [
     "Kernel",
     "KernelModel",
     "KernelOpid",
+    "LandmarkOpid",
     "LinearModel",
     "Model",
     "Opid",
@@ -61,6 +64,7 @@ __all__ = [
     "fit_residual",
     "fit_update",
     "fold",
+    "hits_on",
     "imputed_ridge",
     "raw_logistic",
     "rounded",

@@ -74,18 +74,18 @@ def shrunk(model: KernelModel, batch: Batch, rows: Ints, count: int) -> KernelMo
     return replace(model, support=support, A_s=A_s, A_b=A_b, bias=bias, name="kernel compact")
 
 
-def feature_root(K: Floats) -> Floats:
-    """K^(−1/2), without the directions that are rounding."""
+def feature_root(K: Floats, floor: float = 1e-10) -> Floats:
+    """K^(−1/2), without the directions below `floor` of the largest, which are rounding."""
     values, Q = np.linalg.eigh(K)
-    kept = values > 1e-10 * max(values[-1], 1e-300)
+    kept = values > floor * max(values[-1], 1e-300)
     return np.asarray((Q * np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)) @ Q.T)
 
 
 def landmarks_that_fit(batch: Batch, bytes_max: int) -> int:
-    """How many landmarks `bytes_max` bytes of float32 have room for."""
+    """How many landmarks `bytes_max` bytes of float32 have room for; 0 where none has."""
     columns = batch.classes + batch.new
     fixed = 2 * columns + batch.classes
-    return max(1, (bytes_max // FLOAT_BYTES - fixed) // (columns + 2 * batch.classes))
+    return max(0, (bytes_max // FLOAT_BYTES - fixed) // (columns + 2 * batch.classes))
 
 
 def compacted(

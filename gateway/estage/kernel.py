@@ -8,7 +8,7 @@ value of Eq. 14 is tr Yᵀα. One eigendecomposition of M serves every γ.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -104,14 +104,11 @@ class KernelOpid(Single):
 
     def paths(self, batch: Batch, held: Sequence[Ints]) -> list[KernelPath]:
         """One path for each training part; columns are standardised over the batch."""
-        centre, spread = batch.columns.mean(0), batch.columns.std(0)
-        scale = np.where(spread > 1e-9 * (1 + np.abs(centre)), spread, 1.0)
-        rows, every = (batch.columns - centre) / scale, np.arange(batch.n)
-        found = []
+        whole, found = standardised(batch, self.kernels[0]), []
         for out in held:
-            kept = np.delete(every, out)
+            kept = np.delete(np.arange(batch.n), out)
             Y = batch.Y[kept]
-            frame = KernelModel(self.kernels[0], centre, scale, rows[kept], Y, Y, Y.mean(0))
+            frame = replace(whole, support=whole.support[kept], bias=Y.mean(0))
             found.append(self._path(frame, Y - Y.mean(0), batch.new))
         return found
 
@@ -138,6 +135,14 @@ class KernelOpid(Single):
                     model = dual_model(frame, kernel, Q @ shrunk, w1, gamma, p)
                     best[place] = value, model
         return [model for _, model in best]
+
+
+def standardised(batch: Batch, kernel: Kernel) -> KernelModel:
+    """A model that says nothing yet: its support are all rows, in units of the batch's spread."""
+    centre, spread = batch.columns.mean(0), batch.columns.std(0)
+    scale = np.where(spread > 1e-9 * (1 + np.abs(centre)), spread, 1.0)
+    rows, nothing = (batch.columns - centre) / scale, np.zeros_like(batch.Y)
+    return KernelModel(kernel, centre, scale, rows, nothing, nothing, np.zeros(batch.classes))
 
 
 def kernel_pair(kernel: Kernel, rows: Floats, c: int) -> tuple[Floats, Floats]:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from .batch import Batch, Floats, Ints, Survivors, stratified_folds
 from .blend import Blend
 from .kernel import KernelOpid
+from .landmark import COMPACT
 from .models import Model, z_alone
 from .opid import Opid
 from .opide import Opide
@@ -31,7 +32,7 @@ from .update import Update
 FOLDS, REPEATS = 5, 4
 LINEAR: tuple[Candidate, ...] = (Blend(), Update(), Residual(), Opid(), Opid("printed"), Opide())
 ALL: tuple[Candidate, ...] = (*LINEAR, KernelOpid())
-TIERS = {"blend": 0, "z": 1, "kernel": 3}
+TIERS = {"blend": 0, "z": 1, "kernel": 3, COMPACT: 3}
 """How simple: 0 and 1 the C-stage, continued or as it is, 2 one matrix, 3 a kernel."""
 ONE_MATRIX = 2
 PATIENCE = 1.5
@@ -107,7 +108,7 @@ def fit_best(
     if obstacle:
         return BestModel(fallback, (), f"z, because {obstacle}.", right["z"])
     fitting = {candidate.name: candidate for candidate in candidates if suits(candidate, batch)}
-    splits = [stratified_folds(batch, folds, seed + repeat) for repeat in range(repeats)]
+    splits = splits_of(batch, seed, folds, repeats)
     found = {name: held_out(candidate, batch, splits) for name, candidate in fitting.items()}
     for name, candidate in fitting.items():
         right[name] = hits_of(candidate, found[name], batch.y)
@@ -118,6 +119,19 @@ def fit_best(
         mixture = fitting[row.name].choose(found[row.name].scores, batch.y)
         model = found[row.name].whole.mixed(mixture)
     return BestModel(model, table, why, right[row.name])
+
+
+def splits_of(batch: Batch, seed: int, folds: int, repeats: int) -> list[list[Ints]]:
+    """The held-out rows of every fold of every repeat."""
+    return [stratified_folds(batch, folds, seed + repeat) for repeat in range(repeats)]
+
+
+def hits_on(
+    candidate: Candidate, batch: Batch, seed: int, folds: int = FOLDS, repeats: int = REPEATS
+) -> Floats:
+    """The hits of one more candidate on the folds that `fit_best` made with this seed."""
+    found = held_out(candidate, batch, splits_of(batch, seed, folds, repeats))
+    return hits_of(candidate, found, batch.y)
 
 
 def hits_of(candidate: Candidate, found: HeldOut, y: Ints) -> Floats:
@@ -136,7 +150,8 @@ def suits(candidate: Candidate, batch: Batch) -> bool:
         return batch.survivors is not None
     if isinstance(candidate, Opide):
         return batch.survivors is None
-    return candidate.name != "kernel" or len(np.unique(batch.y)) == batch.classes
+    is_kernel = isinstance(candidate, KernelOpid)
+    return not is_kernel or len(np.unique(batch.y)) == batch.classes
 
 
 def too_little(batch: Batch) -> str:

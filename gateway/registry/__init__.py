@@ -1,6 +1,15 @@
 """Who is in the fleet, and how each sensor lives: records, the lifecycle table, the fleet."""
 
-from .lifecycle import IN_LAYOUT, TABLE, LifecycleError, SensorEvent, SensorState, diagram, step
+from .lifecycle import (
+    IN_LAYOUT,
+    TABLE,
+    EventError,
+    LifecycleError,
+    SensorEvent,
+    SensorState,
+    diagram,
+    step,
+)
 from .records import (
     ChangeRecord,
     ChangeState,
@@ -20,6 +29,7 @@ __all__ = [
     "TABLE",
     "ChangeRecord",
     "ChangeState",
+    "EventError",
     "ExampleRecord",
     "FitRecord",
     "LayoutRecord",

@@ -1,16 +1,19 @@
-"""A node that introduces itself becomes one of the fleet."""
+"""A node that introduces itself becomes one of the fleet, or is recognised."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from edge_opid.layout.layout import BIAS
+from edge_opid.learner.settings import LIMIT
 from edge_opid.wire import Introduction, SensorDescription
 
 from ..policy import Group
+from ..words import listed
 from .fleet import Fleet
-from .lifecycle import SensorEvent, SensorState, step
-from .lives import EventError
+from .lifecycle import EventError, SensorEvent, SensorState, step
 from .records import LayoutRecord, NodeKey, NodeRecord, SensorRecord
+from .reported import check_reach
 
 
 def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_ms: int) -> bool:
@@ -18,34 +21,55 @@ def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_m
 
     Its layout is numbered one above its own, so that the first order makes it the gateway's.
     """
+    check_introduction(key, group, message)
+    check_reach(fleet, key, message.version, message.layout_version)
+    if key in fleet.nodes:
+        _heard_again(fleet, key, message, now_ms)
+        return False
+    versions = message.version, message.layout_version
+    fleet.put(NodeRecord(*key, group.id, message.gate, True, now_ms, *versions))
+    for sensor in message.sensors:
+        fleet.put(_brought_along(key, sensor, now_ms))
+    own = _own_layout(key, message, now_ms)
+    fleet.put(own)  # its summaries are numbered so
+    fleet.put(replace(own, version=own.version + 1))
+    return True
+
+
+def check_introduction(key: NodeKey, group: Group, message: Introduction) -> None:
+    """Refuse a node that no order could be written for, or that would obey none."""
     if message.classes != group.classes:
         raise EventError(
             "classes",
             f"{'/'.join(key)} tells {list(message.classes)} apart, its group {group.id!r} has "
             f"{list(group.classes)}: make them equal, order included",
         )
-    if key in fleet.nodes:
-        _heard_again(fleet, key, message)
-        return False
-    versions = message.version, message.layout_version
-    fleet.put(NodeRecord(*key, group.id, message.gate, True, now_ms, *versions))
     for sensor in message.sensors:
-        fleet.put(_brought_along(key, sensor, now_ms))
-    own = LayoutRecord(
-        *key,
-        message.layout_version,
-        message.sensors,
-        message.vanishing,
-        message.gate,
-        change=0,
-        at_ms=now_ms,
+        if BIAS in (sensor.id, sensor.role):
+            sentence = f"{'/'.join(key)} calls a sensor {BIAS!r}: that column is the node's"
+            raise EventError("role", sentence)
+    if message.gate > LIMIT:
+        sentence = f"the gate of {'/'.join(key)} must be <= {LIMIT:g}, got {message.gate:g}"
+        raise EventError("gate", sentence)
+
+
+def unannounced(fleet: Fleet, key: NodeKey, message: Introduction) -> str:
+    """What to say of a node that has started over with sensors its book does not have, or nothing.
+
+    Its card was replaced, or its state deleted, and its configuration names others than before. The
+    book counts: it gets its former layout back, and would never use them without a word.
+    """
+    known = fleet.sensors[key]
+    strangers = sorted(each.id for each in message.sensors if each.id not in known)
+    if message.version > 0 or not strangers:
+        return ""
+    return (
+        f"{'/'.join(key)} has started over with sensors that nobody announced: "
+        f"{listed(strangers)}; it gets its former layout back: deploy them"
     )
-    fleet.put(own)  # its summaries are numbered so
-    fleet.put(replace(own, version=own.version + 1))
-    return True
 
 
-def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction) -> None:
+def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int) -> None:
     node = fleet.nodes[key]
     news = replace(
         node,
@@ -55,6 +79,13 @@ def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction) -> None:
     )
     if news != node:
         fleet.put(news)
+    if message.layout_version == 0:  # perhaps another than at its adoption: see `unannounced`
+        fleet.put(_own_layout(key, message, now_ms))
+
+
+def _own_layout(key: NodeKey, message: Introduction, now_ms: int) -> LayoutRecord:
+    version, sensors, vanishing = message.layout_version, message.sensors, message.vanishing
+    return LayoutRecord(*key, version, sensors, vanishing, message.gate, change=0, at_ms=now_ms)
 
 
 def _brought_along(key: NodeKey, sensor: SensorDescription, now_ms: int) -> SensorRecord:

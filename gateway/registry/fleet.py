@@ -21,6 +21,9 @@ from .records import (
     SensorRecord,
 )
 
+AHEAD_MS = 3_600_000
+"""How far an announcer's clock may be ahead of ours and still tell copies from news. What is dated
+later counts as of then: a clock a year ahead must not make every later announcement a stale one."""
 ExampleNumber = tuple[str, str, str, int, int]
 """Site, node, source, boot and sequence number of an instance."""
 
@@ -115,6 +118,8 @@ class Fleet:
         """The node leaves the change of its former layout, and joins that of the new one."""
         key = layout.site, layout.node
         if key in self.layouts:
+            if layout.version < self.layouts[key].version:
+                return  # history: what a former number means, for the statistics under it
             self._members[self.layouts[key].change].pop(key, None)
         self.layouts[key] = layout
         self._members[layout.change][key] = None
@@ -123,8 +128,10 @@ class Fleet:
         """After a clock was set back: nobody must wait until it has caught up with the records."""
         for sensors in self.sensors.values():
             for sensor in list(sensors.values()):
-                if sensor.since_ms > now_ms:
-                    self.put(replace(sensor, since_ms=now_ms))
+                since_ms = min(sensor.since_ms, now_ms)
+                told_ms = min(sensor.told_ms, now_ms + AHEAD_MS)
+                if (since_ms, told_ms) != (sensor.since_ms, sensor.told_ms):
+                    self.put(replace(sensor, since_ms=since_ms, told_ms=told_ms))
         for change in list(self.changes.values()):
             if change.opened_ms > now_ms:
                 self.put(replace(change, opened_ms=now_ms))

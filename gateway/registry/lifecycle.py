@@ -23,6 +23,14 @@ class LifecycleError(OpidError, ValueError):
     """An event that cannot happen to a sensor in this state."""
 
 
+class EventError(OpidError, ValueError):
+    """An event that cannot be: `reason` is a word to count by."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
 class SensorState(StrEnum):
     """Where a sensor is in its life."""
 
@@ -70,6 +78,7 @@ TABLE: dict[SensorState, dict[SensorEvent, SensorState]] = {
         SensorEvent.MEASURED: SensorState.ACTIVE,
         SensorEvent.RETIRED: SensorState.RETIRED,
         SensorEvent.EXPIRED: SensorState.RETIRED,
+        SensorEvent.REPLACED: SensorState.RETIRED,
     },
     SensorState.ACTIVE: {
         SensorEvent.SILENT: SensorState.SILENT,

@@ -7,7 +7,7 @@ and is counted by its reason:
 twice. 3. The lifecycle table has the event for the sensor's state. 4. A node keeps at least one
 sensor. 5. A role belongs to one sensor of a node: a new one in the same role says which it
 `replaces`, and then has the role of the one replaced. 6. A layout has no more columns than an order
-can carry.
+can carry, and the book of a node no more sensors than `SENSORS_MAX`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from edge_opid.errors import OpidError
 from edge_opid.layout.layout import BIAS
 from edge_opid.wire import (
-    LIMITS,
     Event,
     SensorDeployed,
     SensorRetired,
@@ -28,26 +26,20 @@ from edge_opid.wire import (
 )
 
 from ..policy import Policy
-from .fleet import Fleet
-from .lifecycle import IN_LAYOUT, LifecycleError, SensorEvent, SensorState, step
+from ..words import listed
+from .fleet import AHEAD_MS, Fleet
+from .lifecycle import IN_LAYOUT, EventError, LifecycleError, SensorEvent, SensorState, step
 from .records import NodeKey, SensorRecord
+from .room import check_end, check_room, not_retired
 
 TIMEOUT_S = 60.0
 """When a sensor counts as silent, where nobody said it: as in a node's configuration."""
 
 
-class EventError(OpidError, ValueError):
-    """An event that cannot be: `reason` is a word to count by."""
-
-    def __init__(self, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.reason = reason
-
-
 def happen(fleet: Fleet, key: NodeKey, event: Event, now_ms: int) -> None:
     """Apply an event to the node's sensors."""
     if key not in fleet.nodes:
-        known = ", ".join("/".join(each) for each in sorted(fleet.nodes)) or "none yet"
+        known = listed("/".join(each) for each in sorted(fleet.nodes))
         raise EventError("unknown-node", f"no node {'/'.join(key)} is known; known: {known}")
     _HANDLERS[type(event)](fleet, key, event, now_ms)
 
@@ -66,16 +58,19 @@ def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str
 
 
 def overdue(
-    fleet: Fleet, policy: Policy, now_ms: int
+    fleet: Fleet, policy: Policy, now_ms: int, *, hearing: bool = True
 ) -> list[tuple[NodeKey, str, SensorEvent, str]]:
-    """Sensors whose time has come: silent for longer than the policy allows, or worn out."""
+    """Sensors whose time has come: silent for longer than the policy allows, or worn out.
+
+    While nothing can be heard (`hearing`), silence is nobody's fault.
+    """
     found = []
     too_long = f"silent for more than {policy.silence_s:g} s"
     for key, sensors in fleet.sensors.items():
         for sensor in sensors.values():
             silent_ms = now_ms - sensor.since_ms if sensor.state == SensorState.SILENT else 0
             ends_ms = sensor.end_of_life_ms
-            if silent_ms > 1000 * policy.silence_s:
+            if hearing and silent_ms > 1000 * policy.silence_s:
                 found.append((key, sensor.id, SensorEvent.OVERDUE, too_long))
             elif ends_ms is not None and now_ms >= ends_ms and sensor.state != SensorState.RETIRED:
                 found.append((key, sensor.id, SensorEvent.EXPIRED, "end of life"))
@@ -85,8 +80,7 @@ def overdue(
 def _known(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
     record = fleet.sensors[key].get(sensor)
     if record is None:
-        there = ", ".join(sorted(fleet.sensors[key])) or "none"
-        where = "/".join(key)
+        there, where = listed(sorted(fleet.sensors[key])), "/".join(key)
         raise EventError("unknown-sensor", f"{where} has no sensor {sensor!r}; it has: {there}")
     return record
 
@@ -117,7 +111,10 @@ def _silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) -> Non
 
 
 def _returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
-    fleet.put(_moved(_still_there(fleet, key, event.sensor), SensorEvent.RETURNED, now_ms))
+    record = _still_there(fleet, key, event.sensor)
+    if record.state == SensorState.ACTIVE:
+        raise EventError("late", f"sensor {event.sensor!r} of {'/'.join(key)} is active already")
+    fleet.put(_moved(record, SensorEvent.RETURNED, now_ms))
 
 
 def reconcile(fleet: Fleet, key: NodeKey, silent: Collection[str], now_ms: int) -> None:
@@ -143,7 +140,8 @@ def _still_there(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
 def _retired(fleet: Fleet, key: NodeKey, event: SensorRetired, now_ms: int) -> None:
     _check_newer(_known(fleet, key, event.sensor), event.at_ms)
     retire(fleet, key, event.sensor, SensorEvent.RETIRED, event.reason, now_ms)
-    fleet.put(replace(fleet.sensors[key][event.sensor], told_ms=event.at_ms))
+    told_ms = min(event.at_ms, now_ms + AHEAD_MS)
+    fleet.put(replace(fleet.sensors[key][event.sensor], told_ms=told_ms))
 
 
 def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) -> None:
@@ -159,7 +157,8 @@ def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) ->
             )
     old = _replaced(fleet, key, event)
     record = _announced(key, event, now_ms, old)
-    _check_room(fleet, record)
+    check_end(record, now_ms)
+    check_room(fleet, record)
     state = before.state if before else SensorState.UNKNOWN
     complete = record.reference is not None and record.scale is not None
     happening = SensorEvent.DEPLOYED if complete else SensorEvent.ANNOUNCED
@@ -186,7 +185,7 @@ def _announced(
         event.end_of_life_ms,
         event.replaces,
         "deployed",
-        event.at_ms,
+        min(event.at_ms, now_ms + AHEAD_MS),
     )
 
 
@@ -195,7 +194,7 @@ def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord
     if BIAS in (event.role, event.sensor):
         raise EventError("role", f"no sensor may be {BIAS!r}: that column is the node's")
     if event.replaces is None:
-        taken = [each for each in _not_retired(fleet, key) if each.role == event.role]
+        taken = [each for each in not_retired(fleet, key) if each.role == event.role]
         if taken:
             raise EventError(
                 "role-in-use",
@@ -210,40 +209,22 @@ def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord
             f"{event.sensor!r} replaces {old.id!r} and must have its role {old.role!r}, "
             f"got {event.role!r}",
         )
-    others = [e for e in _not_retired(fleet, key) if e.role == event.role and e.id != old.id]
+    others = [e for e in not_retired(fleet, key) if e.role == event.role and e.id != old.id]
     if others:
-        raise EventError("role-in-use", f"{others[0].id!r} is taking over {old.id!r} already")
+        raise EventError(
+            "role-in-use",
+            f"role {event.role!r} of {'/'.join(key)} belongs to {others[0].id!r}, beside "
+            f"{old.id!r}: retire one of the two first",
+        )
     return old
 
 
-def _check_room(fleet: Fleet, record: SensorRecord) -> None:
-    left, needed = room_for(fleet, record), max(1, len(record.knots))
-    if needed > left:
-        raise EventError(
-            "columns",
-            f"{record.site}/{record.node} would have {LIMITS.columns_max - left + needed} columns "
-            f"with {record.id!r}, and a layout has at most {LIMITS.columns_max}: retire another "
-            "sensor first, or give this one fewer knots",
-        )
-
-
-def room_for(fleet: Fleet, record: SensorRecord) -> int:
-    """How many columns this sensor may take beside all others, those being measured included."""
-    gone = record.id, record.replaces
-    others = _not_retired(fleet, (record.site, record.node))
-    taken = sum(max(1, len(each.knots)) for each in others if each.id not in gone)
-    return LIMITS.columns_max - taken
-
-
-def _not_retired(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:
-    return [each for each in fleet.sensors[key].values() if each.state != SensorState.RETIRED]
-
-
 def give_way(fleet: Fleet, key: NodeKey, sensor: str, now_ms: int) -> None:
-    """Whoever this sensor replaces leaves the layout in the moment it enters."""
+    """Whoever this sensor replaces goes in the moment it enters: a role has one sensor."""
     newcomer = fleet.sensors[key][sensor]
     old = fleet.sensors[key].get(newcomer.replaces or "")
-    if old is not None and old.state in IN_LAYOUT:
+    # its id may have been deployed again meanwhile, in another role
+    if old is not None and old.role == newcomer.role and old.state != SensorState.RETIRED:
         why = f"replaced by {sensor}"
         fleet.put(_moved(old, SensorEvent.REPLACED, now_ms, reason=why))
 

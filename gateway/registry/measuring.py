@@ -15,8 +15,9 @@ from edge_opid.layout.sensor import Sensor
 
 from .fleet import Fleet
 from .lifecycle import SensorEvent, SensorState, step
-from .lives import give_way, room_for
+from .lives import give_way
 from .records import NodeKey, SensorRecord
+from .room import room_for
 
 
 class Measuring:
@@ -24,15 +25,23 @@ class Measuring:
 
     def __init__(self, readings: int) -> None:
         self._readings = readings
-        self._first: dict[tuple[str, str, str], WarmUp] = {}
+        self._first: dict[tuple[str, str, str], tuple[int, WarmUp]] = {}
+        """With the date of the announcement: a later one is about another thing of the same id."""
 
     def listening(self, fleet: Fleet) -> set[NodeKey]:
-        """The nodes whose readings are wanted."""
-        return {
-            key
-            for key, sensors in fleet.sensors.items()
-            if any(each.state == SensorState.MEASURING for each in sensors.values())
+        """The nodes whose readings are wanted. What was heard of sensors retired since is dropped.
+
+        >>> Measuring(50).listening(Fleet([]))
+        set()
+        """
+        wanted = {
+            each.key
+            for sensors in fleet.sensors.values()
+            for each in sensors.values()
+            if each.state == SensorState.MEASURING
         }
+        self._first = {key: first for key, first in self._first.items() if key in wanted}
+        return {(site, node) for site, node, _ in wanted}
 
     def heard(
         self, fleet: Fleet, key: NodeKey, values: Mapping[str, float], now_ms: int
@@ -50,11 +59,12 @@ class Measuring:
 
     def _add(self, fleet: Fleet, record: SensorRecord, value: float) -> Sensor | None:
         """Keep a value; what all of them suggest, when there are enough."""
-        if record.key not in self._first:
+        told_ms, warmup = self._first.get(record.key, (-1, None))
+        if warmup is None or told_ms != record.told_ms:
             knots = knots_like_its_neighbours(fleet, record)
             gate = fleet.nodes[record.site, record.node].gate
-            self._first[record.key] = WarmUp([record.id], self._readings, knots, gate=gate)
-        warmup = self._first[record.key]
+            warmup = WarmUp([record.id], self._readings, knots, gate=gate)
+            self._first[record.key] = record.told_ms, warmup
         warmup.add({record.id: value})
         if not warmup.full:
             return None

@@ -216,11 +216,19 @@ class FitRecord:
     rounding_loss: float
     """Accuracy given up by the precision the weights travel in."""
     parts: dict[str, bytes]
-    """W, W_s, V_z, V_a, bias in float32: rows of W in the order of the change's columns."""
+    """W, W_s, V_z, V_a, bias in float32: rows of W in the order of the change's columns. Those of a
+    kernel are W_s, centre, scale, support, A_s, A_b, bias and kernel: `gateway.fitted_models`."""
     survivors: tuple[str, ...] = ()
     """The columns whose weights come from statistics: the rows of W_s, in order."""
     new: tuple[str, ...] = ()
     """The columns learned from the batch alone: the rows of V_a, in order."""
+    compact_loss: float = 0.0
+    """Accuracy on held-out instances that a kernel on landmarks gives up against the exact one."""
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether nodes get a kernel, and not one matrix."""
+        return "kernel" in self.parts
 
 
 Record = (

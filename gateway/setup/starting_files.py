@@ -54,6 +54,9 @@ key = "keys/gateway.key"
 # rho = 1.0
 # Weights travel as "float32", or as "float16": half the bytes; each fit reports what that costs.
 # weights = "float32"
+# Offer kernels, too, for what no single matrix can tell: the parity of two sensors, a ring. A fit
+# takes seconds longer, and nodes get kilobytes more; each fit reports what being compact costs.
+# kernels = false
 
 [broker]
 # Where the MQTT broker is.

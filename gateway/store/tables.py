@@ -181,6 +181,7 @@ FITS = Table(
     _must("parts", Json),  # base64 within
     _must("survivors", Json),
     _must("new", Json),
+    _must("compact_loss", Real),
 )
 COMMANDS = Table(
     "commands",

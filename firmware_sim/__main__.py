@@ -1,0 +1,107 @@
+"""`opid-sim`: play scenarios, on simulated time or with real processes, and soak many seeds.
+
+Exit codes: 0 all is well; 1 a promise was broken, or a process failed; 2 a mistake of whoever typed
+the command or wrote the scenario; 130 interrupted, and everything that was started has ended.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: before NumPy is imported
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from edge_opid.errors import OpidError
+from edge_opid.toml_tables import ConfigError
+from firmware_sim.demo import run_live, run_simulated
+from firmware_sim.scenario import Scenario, load_scenario, shipped
+from firmware_sim.scenario_checks import check_scenario
+
+INTERRUPTED = 130  # as the shell calls it
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="opid-sim", description=__doc__.partition("\n")[0])
+    verbs = made.add_subparsers(required=True, metavar="VERB")
+    verbs.add_parser("list", help="the scenarios there are").set_defaults(act=_list)
+    _run_options(verbs.add_parser("run", help="play a scenario"))
+    soak = verbs.add_parser("soak", help="many seeds with faults: nothing may be lost or doubled")
+    soak.add_argument("--seeds", type=_seeds, default=range(10_000), help="how many, or first:end")
+    soak.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    soak.set_defaults(act=_soak)
+    return made
+
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument("scenario", help="one of `opid-sim list`, or a TOML file")
+    run.add_argument("--seed", type=int, default=1, help="decides everything that can be decided")
+    run.add_argument("--nodes", type=int, help="another number of nodes")
+    run.add_argument("--readings", type=int, help="the same story in fewer, or more, readings")
+    run.add_argument("--live", action="store_true", help="real processes on a broker of our own")
+    run.add_argument("--broker", help="mqtt://HOST: real processes on yours; embedded: on amqtt")
+    run.add_argument("--speed", type=float, help="live: readings a second and node")
+    run.add_argument("--out", type=Path, default=Path("out"), help="where the report goes")
+    run.set_defaults(act=_run)
+
+
+def _seeds(text: str) -> range:
+    first, colon, end = text.partition(":")
+    return range(int(first), int(end)) if colon else range(int(first))
+
+
+def _list(_: argparse.Namespace) -> int:
+    width = max(map(len, shipped()))
+    for name in shipped():
+        found = load_scenario(name)
+        size = f"{found.nodes} nodes, {found.readings} readings each"
+        sys.stdout.write(f"{name:{width}}  {found.about} ({size})\n")
+    return 0
+
+
+def _run(given: argparse.Namespace) -> int:
+    scenario = _chosen(given)
+    if given.live or given.broker:
+        return run_live(scenario, given.seed, given.broker, given.out)
+    return run_simulated(scenario, given.seed, given.out)
+
+
+def _chosen(given: argparse.Namespace) -> Scenario:
+    """The scenario with what the command line changes about it."""
+    found = load_scenario(given.scenario, given.nodes)
+    if given.readings is not None:
+        found = found.shortened(given.readings)
+    if given.speed is not None:
+        found = replace(found, speed=given.speed)
+    check_scenario(found)
+    return found
+
+
+def _soak(given: argparse.Namespace) -> int:
+    from firmware_sim.soak import soak  # noqa: PLC0415 - the gateway is slow to load
+
+    return soak(given.seeds, given.workers, None, None)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; the exit code."""
+    given = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: in order
+    try:
+        return int(given.act(given))
+    except (OpidError, OSError) as error:
+        sys.stderr.write(f"opid-sim: {error}\n")
+        return 2 if isinstance(error, ConfigError | ValueError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write("opid-sim: interrupted; everything that was started has ended\n")
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

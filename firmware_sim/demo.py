@@ -1,0 +1,79 @@
+"""Play a scenario and report on it: with real processes, or on simulated time."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TextIO
+
+from firmware_sim.live_processes import LiveError
+from firmware_sim.report import Report
+from firmware_sim.scenario import Scenario
+from firmware_sim.script import Script
+
+
+def run_live(
+    scenario: Scenario, seed: int, url: str | None, out: Path, screen: TextIO = sys.stdout
+) -> int:
+    """Real processes on a broker; the exit code."""
+    from firmware_sim.live import LiveFleet  # noqa: PLC0415 - paho, only where it is used
+    from firmware_sim.live_view import View  # noqa: PLC0415
+
+    began = time.monotonic()
+    script = Script(scenario, seed)
+    title = f"{scenario.name}: {scenario.about}"
+    if scenario.faults:
+        screen.write("the faults of this scenario are for simulated time, and left out here\n")
+    with tempfile.TemporaryDirectory(prefix="opid-sim-") as folder:
+        fleet = LiveFleet(script, Path(folder), url, 1.0 / scenario.speed)
+        with fleet, View(title, screen) as view:
+            fleet.play(view)
+        codes = {child.name: child.process.returncode for child in fleet.nodes.values()}
+    failed = {name: code for name, code in codes.items() if code}
+    if failed:
+        raise LiveError(f"nodes must end with exit code 0, got {failed}")
+    pushed = fleet.ear.pushed
+    facts = {
+        "broker": fleet.broker.name,
+        "weights pushed": f"{len(pushed)} orders, {sum(pushed.values())} bytes",
+        "served by": ", ".join(
+            f"{who} {count}" for who, count in fleet.ear.served_by.most_common()
+        ),
+        "memory of a node": f"{fleet.resident_most / 1e6:.1f} MB resident at most",
+        "took": f"{time.monotonic() - began:.0f} s",
+    }
+    return _told(Report(title, fleet.score, facts), scenario.name, out, screen)
+
+
+def run_simulated(scenario: Scenario, seed: int, out: Path, screen: TextIO = sys.stdout) -> int:
+    """Simulated time, as fast as the machine can; the exit code is 1 if a promise was broken."""
+    from firmware_sim.simulated import PERIOD_MS, play  # noqa: PLC0415 - scikit-learn is slow to load
+
+    logging.getLogger("edge_opid").setLevel(logging.CRITICAL)  # faults would fill a screen
+    began = time.monotonic()
+    played = play(scenario, seed)
+    outcome = played.outcome
+    simulated_s = scenario.readings * PERIOD_MS / 1000
+    facts = {
+        "weights pushed": f"{played.pushed} orders, {played.pushed_bytes} bytes",
+        "faults": f"{len(outcome.faults)}",
+        "everybody agreed": f"{outcome.agreed_ms / 1000:g} s after the last reading",
+        "digest": outcome.digest,
+        "took": f"{time.monotonic() - began:.0f} s for {simulated_s:.0f} simulated ones",
+    }
+    if outcome.broken is not None:
+        facts["everybody agreed"] = "no"
+        facts["BROKEN PROMISE"] = str(outcome.broken)
+    title = f"{scenario.name}: {scenario.about}"
+    _told(Report(title, played.score, facts), scenario.name, out, screen)
+    return 1 if outcome.broken is not None else 0
+
+
+def _told(report: Report, name: str, out: Path, screen: TextIO) -> int:
+    written = report.write(out, name)
+    screen.write(f"\n{report.text()}\nwrote {', '.join(map(str, written))}\n")
+    screen.flush()
+    return 0

@@ -1,0 +1,93 @@
+"""What nodes say they obey: how far it is believed, and when it shows that we remember too little.
+
+A version is saved before it is published, so no node can have obeyed more than we remember, unless
+our memory is an older one (a database restored from a backup), or the node is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from edge_opid.wire import LIMITS, SensorDescription, Status
+
+from .fleet import Fleet
+from .lifecycle import EventError
+from .records import NodeKey
+
+SEEN_MS = 60_000
+"""How often a status that says nothing new is worth a write."""
+
+
+def reported(fleet: Fleet, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> bool:
+    """Note what a known node says of itself; whether that was worth a write."""
+    node = fleet.nodes[key]
+    news = replace(
+        node,
+        online=status.online,
+        reported_version=status.version,
+        reported_layout=status.layout_version,
+        reported_model=status.model_version,
+    )
+    if news == node and 0 <= now_ms - node.seen_ms < SEEN_MS:
+        return False
+    fleet.put(replace(news, seen_ms=now_ms, status=payload))
+    return True
+
+
+def check_reach(fleet: Fleet, key: NodeKey, version: int, layout_version: int) -> None:
+    """Refuse versions so far ahead that no order could follow them, as a node does with ours."""
+    known, order = fleet.nodes.get(key), fleet.orders.get(key)
+    if known is None:
+        orders = layouts = LIMITS.integer_max // 2  # whoever ordered it, half are left to us
+    else:
+        told = max(known.reported_version, order.version if order else 0)
+        orders = told + LIMITS.version_step_max
+        layouts = fleet.layouts[key].version + LIMITS.version_step_max
+    for what, said, most in (("order", version, orders), ("layout", layout_version, layouts)):
+        if said > most:
+            raise EventError(
+                "far-version",
+                f"{'/'.join(key)} says that it obeys {what} {said}, and {most} is the highest that "
+                "is believed of it: is it the node it says?",
+            )
+
+
+def overtaken(
+    fleet: Fleet,
+    key: NodeKey,
+    version: int,
+    layout_version: int,
+    sensors: Collection[SensorDescription] | None = None,
+) -> bool:
+    """Whether the node has obeyed what we do not remember ordering.
+
+    An order of the same version with another layout, or a layout of the same version with other
+    sensors, is such a thing: we have given the number out a second time.
+    """
+    order, layout = fleet.orders.get(key), fleet.layouts[key]
+    if order is None:
+        return False
+    if version > order.version or layout_version > layout.version:
+        return True
+    if version == order.version and layout_version != order.layout_version:
+        return True
+    same_number = layout_version == layout.version and sensors is not None
+    return same_number and set(sensors or ()) != set(layout.sensors)
+
+
+def renumber(fleet: Fleet, key: NodeKey, layout_version: int, now_ms: int) -> None:
+    """Our newest layout, above the one that the node has."""
+    layout = fleet.layouts[key]
+    if layout_version >= layout.version:
+        fleet.put(replace(layout, version=layout_version + 1, at_ms=now_ms))
+
+
+def check_summarised(fleet: Fleet, key: NodeKey, layout_version: int) -> None:
+    """Refuse statistics of a layout nobody was told: they would push out the few that are kept."""
+    if key not in fleet.nodes:
+        raise EventError("not-introduced", f"node {'/'.join(key)} has not said what it is yet")
+    told = fleet.layouts[key].version
+    if layout_version > told:
+        sentence = f"{'/'.join(key)} sums up layout {layout_version}, and was told {told}"
+        raise EventError("layout", sentence)

@@ -1,0 +1,199 @@
+"""The demo as a person starts it: a broker, a gateway and nodes in processes, and none of them left.
+
+Each runs in a temporary folder of its own, which the command lines of its processes name: that is
+how those who stayed behind are found.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mosquitto import Mosquitto, find_mosquitto
+
+from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.options import MqttOptions
+from firmware_sim import live_broker
+from firmware_sim.live_broker import open_broker
+from firmware_sim.live_processes import Children, LiveError
+
+WAIT_S = 120.0  # for a busy machine; nothing is judged by its speed
+SHORT = ("rolling_replacement", "--nodes", "2", "--readings", "60", "--speed", "15")
+HAS_PROC = Path("/proc/self/cmdline").exists()
+
+
+def needs_amqtt() -> None:
+    if importlib.util.find_spec("amqtt") is None:
+        reason = "amqtt is not installed: pip install -e '.[sim]'"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def start(folder: Path, *given: str) -> subprocess.Popen[str]:
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "firmware_sim", "run", *given, "--out", str(folder / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+def left_behind(folder: Path) -> list[str]:
+    """The command lines of processes that belong to the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it ended while we looked
+        if str(folder / "temporary") in words:
+            found.append(words)
+    return found
+
+
+def nobody_is_left(folder: Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while found := left_behind(folder):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def until_it_reads(demo: subprocess.Popen[str]) -> None:
+    """Until the first line that tells of readings."""
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if re.search(r"reading \d+ of", line):
+            return
+    assert demo.stderr is not None
+    raise AssertionError(f"the demo ended early: {demo.stderr.read()}")
+
+
+def check_report(folder: Path, shown: str, broker: str) -> None:
+    text = (folder / "out" / "rolling_replacement.txt").read_text()
+    assert text in shown
+    found = json.loads((folder / "out" / "rolling_replacement.json").read_text())
+    assert found["facts"]["broker"] == broker
+    assert len(found["changes"]) == 8
+    assert all(share is not None for share in found["accuracy"].values())
+    assert "way to the best linear model" in text
+    plotted = (folder / "out" / "rolling_replacement.png").exists()
+    assert plotted == (importlib.util.find_spec("matplotlib") is not None)
+    assert not list((folder / "temporary").iterdir())
+
+
+def test_the_demo_on_mosquitto(tmp_path):
+    find_mosquitto()
+    demo = start(tmp_path, *SHORT, "--live")
+    shown, trouble = demo.communicate(timeout=WAIT_S)
+    assert (demo.returncode, trouble) == (0, "")
+    check_report(tmp_path, shown, "mosquitto")
+    assert left_behind(tmp_path) == []
+
+
+def test_the_demo_without_a_broker_installed(tmp_path):
+    needs_amqtt()
+    demo = start(tmp_path, *SHORT, "--broker", "embedded")
+    shown, trouble = demo.communicate(timeout=WAIT_S)
+    assert (demo.returncode, trouble) == (0, "")
+    check_report(tmp_path, shown, "amqtt (embedded)")
+    assert left_behind(tmp_path) == []
+
+
+def test_a_broker_of_somebody_else_is_left_as_it_was(tmp_path):
+    with Mosquitto(tmp_path / "broker", users={"me": "s3cret"}, acl="user me\ntopic #\n") as broker:
+        url = f"mqtt://me:s3cret@127.0.0.1:{broker.port}"
+        demo = start(tmp_path, *SHORT, "--broker", url)
+        shown, trouble = demo.communicate(timeout=WAIT_S)
+        assert (demo.returncode, trouble) == (0, "")
+        assert "s3cret" not in shown
+        check_report(tmp_path, shown, f"127.0.0.1:{broker.port}")
+        assert retained(broker, tmp_path) == []
+
+
+def retained(broker: Mosquitto, folder: Path) -> list[str]:
+    """What the broker tells a newcomer before it repeats the newcomer's own words."""
+    credentials = folder / "me.credentials"
+    credentials.touch(mode=0o600)
+    credentials.write_text("me\ns3cret\n")
+    link = MqttLink(MqttOptions(client_id="me", port=broker.port, credentials=credentials))
+    link.subscribe(["opid/1/#", "end"])
+    link.start()
+    try:
+        link.wait_connected(WAIT_S)
+        link.publish("end", b"")
+        found = []
+        while (delivery := link.poll(WAIT_S)) is not None and delivery.topic != "end":
+            found.append(delivery.topic)
+        assert delivery is not None
+        return found
+    finally:
+        link.stop()
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="only /proc tells who is left")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_processes_behind(tmp_path, number):
+    find_mosquitto()
+    demo = start(tmp_path, "rolling_replacement", "--nodes", "2", "--live")
+    until_it_reads(demo)
+    assert len(left_behind(tmp_path)) >= 4
+    demo.send_signal(number)
+    _, trouble = demo.communicate(timeout=WAIT_S)
+    assert demo.returncode == 130
+    assert trouble == "opid-sim: interrupted; everything that was started has ended\n"
+    assert left_behind(tmp_path) == []
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends orphans")
+def test_a_killed_demo_leaves_processes_behind(tmp_path):
+    find_mosquitto()
+    demo = start(tmp_path, "rolling_replacement", "--nodes", "2", "--live")
+    until_it_reads(demo)
+    demo.kill()
+    demo.communicate(timeout=WAIT_S)
+    nobody_is_left(tmp_path)
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def test_mosquitto_is_hidden_and_nothing_takes_its_place(tmp_path, monkeypatch):
+    needs_amqtt()
+    monkeypatch.setattr(live_broker, "find_mosquitto", lambda: None)
+    with Children(tmp_path) as children:
+        broker = open_broker(None, tmp_path, children)
+        assert (broker.name, broker.host, broker.mqtt_5) == ("amqtt (embedded)", "127.0.0.1", False)
+    assert children.all == []
+
+
+def test_a_process_that_ends_by_itself_is_not_noticed(tmp_path):
+    with Children(tmp_path) as children:
+        child = children.start("quitter", [sys.executable, "-c", "print('out of paper'); exit(3)"])
+        child.process.wait(WAIT_S)
+        with pytest.raises(LiveError, match=r"quitter ended with exit code 3; .*\nout of paper"):
+            children.check()
+
+
+def test_a_process_that_does_not_listen_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("firmware_sim.live_processes.STOP_S", 0.5)
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(600)"
+    with Children(tmp_path) as children:
+        child = children.start("deaf", [sys.executable, "-c", deaf])
+        deadline = time.monotonic() + WAIT_S
+        while "deaf" not in child.log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert children.stop() == {"deaf": -signal.SIGKILL}
