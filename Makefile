@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-paper bench-tflite arm clean
+.PHONY: help demo setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench-gateway: setup  ## a thousand nodes through one change, beside bare publis
 
 bench-node: setup  ## a node through mosquitto: throughput, latency, memory
 	$(BIN)/python benchmarks/node.py
+
+bench-rolling: setup  ## how fast a fleet uses its new sensors, over ten seeds of the demo's scenario
+	$(BIN)/python benchmarks/rolling.py
 
 bench-paper: $(VENV)/.bench  ## the paper's tables and figures, into docs/results (QUICK=1: a look)
 	$(BIN)/python benchmarks/paper.py $(if $(QUICK),--quick)

@@ -8,7 +8,7 @@ the changes, or starts anew at each; the report takes the better one of the two 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from changes_streams import Row, Stage, Stream
@@ -67,7 +67,7 @@ class RiverPeer:
             self.model = self.make(self.seed)
 
     def guess_then_learn(self, row: Row, label: int) -> int:
-        """The class with the highest probability, before the truth is told; 0 without any."""
+        """The class it would say before the truth is told; −1, never right, if it says none."""
         x = row
         if self.scaled:
             self.scaler.learn_one(row)
@@ -75,12 +75,3 @@ class RiverPeer:
         guess = self.model.predict_one(x)
         self.model.learn_one(x, label)
         return -1 if guess is None else int(guess)
-
-
-def missing() -> Sequence[str]:
-    """What cannot be imported here."""
-    try:
-        importlib.import_module("river")
-    except ImportError as error:
-        return [f"river ({error})"]
-    return []

@@ -3,4 +3,9 @@
 What the sensors look at: `world` opens a world by name, `worlds` has what worlds are made of,
 `sensors`, `sensors_reading` and `sensors_catalogue` are how it is seen, and `player` is a recorded
 world instead. One seed decides everything, and time is always an argument.
+
+What is played: `scenario` reads a TOML file of `scenarios/`, `script` says what every sensor says,
+`rivals` and `score` are the models beside ours and who was right. `simulated` plays it on simulated
+time, `live` and its parts with real processes; `report` and `demo` tell of it, `__main__` is
+`opid-sim`.
 """

@@ -68,8 +68,8 @@ def _list(_: argparse.Namespace) -> int:
 def _run(given: argparse.Namespace) -> int:
     scenario = _chosen(given)
     if given.live or given.broker:
-        return run_live(scenario, given.seed, given.broker, given.out)
-    return run_simulated(scenario, given.seed, given.out)
+        return run_live(scenario, given.seed, given.broker, given.out, sys.stdout)
+    return run_simulated(scenario, given.seed, given.out, sys.stdout)
 
 
 def _chosen(given: argparse.Namespace) -> Scenario:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from firmware_sim.live_processes import LiveError
 from firmware_sim.report import Report
 from firmware_sim.scenario import Scenario
 from firmware_sim.script import Script
 
+if TYPE_CHECKING:
+    from firmware_sim.live import LiveFleet
 
-def run_live(
-    scenario: Scenario, seed: int, url: str | None, out: Path, screen: TextIO = sys.stdout
-) -> int:
+
+def run_live(scenario: Scenario, seed: int, url: str | None, out: Path, screen: TextIO) -> int:
     """Real processes on a broker; the exit code."""
     from firmware_sim.live import LiveFleet  # noqa: PLC0415 - paho, only where it is used
     from firmware_sim.live_view import View  # noqa: PLC0415
@@ -31,24 +31,25 @@ def run_live(
         fleet = LiveFleet(script, Path(folder), url, 1.0 / scenario.speed)
         with fleet, View(title, screen) as view:
             fleet.play(view)
-        codes = {child.name: child.process.returncode for child in fleet.nodes.values()}
-    failed = {name: code for name, code in codes.items() if code}
-    if failed:
-        raise LiveError(f"nodes must end with exit code 0, got {failed}")
-    pushed = fleet.ear.pushed
-    facts = {
+    took = {"took": f"{time.monotonic() - began:.0f} s"}
+    _told(Report(title, fleet.score, _facts(fleet) | took), scenario.name, out, screen)
+    codes = {child.name: child.process.returncode for child in fleet.nodes.values()}
+    if any(codes.values()):
+        raise LiveError(f"nodes must end with exit code 0 when they are told to, got {codes}")
+    return 0
+
+
+def _facts(fleet: LiveFleet) -> dict[str, str]:
+    pushed, served_by = fleet.ear.pushed, fleet.ear.served_by.most_common()
+    return {
         "broker": fleet.broker.name,
         "weights pushed": f"{len(pushed)} orders, {sum(pushed.values())} bytes",
-        "served by": ", ".join(
-            f"{who} {count}" for who, count in fleet.ear.served_by.most_common()
-        ),
+        "served by": ", ".join(f"{who} {count}" for who, count in served_by),
         "memory of a node": f"{fleet.resident_most / 1e6:.1f} MB resident at most",
-        "took": f"{time.monotonic() - began:.0f} s",
     }
-    return _told(Report(title, fleet.score, facts), scenario.name, out, screen)
 
 
-def run_simulated(scenario: Scenario, seed: int, out: Path, screen: TextIO = sys.stdout) -> int:
+def run_simulated(scenario: Scenario, seed: int, out: Path, screen: TextIO) -> int:
     """Simulated time, as fast as the machine can; the exit code is 1 if a promise was broken."""
     from firmware_sim.simulated import PERIOD_MS, play  # noqa: PLC0415 - scikit-learn is slow to load
 
@@ -72,8 +73,7 @@ def run_simulated(scenario: Scenario, seed: int, out: Path, screen: TextIO = sys
     return 1 if outcome.broken is not None else 0
 
 
-def _told(report: Report, name: str, out: Path, screen: TextIO) -> int:
+def _told(report: Report, name: str, out: Path, screen: TextIO) -> None:
     written = report.write(out, name)
     screen.write(f"\n{report.text()}\nwrote {', '.join(map(str, written))}\n")
     screen.flush()
-    return 0

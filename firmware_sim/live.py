@@ -103,7 +103,9 @@ class LiveFleet:
 
     def _tidy(self) -> None:
         """Leave nothing on a broker that is not ours, once nobody is there to say it again."""
-        for child in reversed(self.children.all):
+        for child in self.children.all:
+            child.ask()
+        for child in self.children.all:
             child.stop()
         for node in self.nodes:
             self.ear.forget(node)

@@ -1,7 +1,6 @@
 """Processes that end when we end, whatever ends us.
 
-They are stopped in the reverse of the order in which they were started: first as systemd would,
-then, where one does not listen, as a power cut would.
+They are stopped as systemd would; where one does not listen for long, as a power cut would.
 """
 
 from __future__ import annotations
@@ -41,10 +40,14 @@ class Child:
             told = self.log.read_text(errors="replace")[-LOG_SHOWN:].strip()
             raise LiveError(f"{self.name} ended with exit code {code}; it said last:\n{told}")
 
-    def stop(self) -> int:
-        """SIGTERM, then patience, then SIGKILL; the exit code."""
+    def ask(self) -> None:
+        """SIGTERM, as systemd would; it may take its time."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """SIGTERM, then patience, then SIGKILL; the exit code."""
+        self.ask()
         try:
             return self.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -99,8 +102,14 @@ class Children:
             child.check()
 
     def stop(self) -> dict[str, int]:
-        """End all, the last one first; their exit codes."""
+        """End all, the last one first; their exit codes.
+
+        All are asked at once, but for the first: it may be the broker, and the others want to say
+        goodbye to it.
+        """
         codes = {}
+        for child in reversed(self.all[1:]):
+            child.ask()
         while self.all:
             child = self.all.pop()
             codes[child.name] = child.stop()

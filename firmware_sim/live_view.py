@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from types import TracebackType
 from typing import TextIO
@@ -17,6 +16,7 @@ from rich.text import Text
 from firmware_sim.live import LiveFleet
 from firmware_sim.report import BLOCKS, spark
 from firmware_sim.score import MODELS, SERVED
+from firmware_sim.sensors_catalogue import Catalogued
 
 PANEL_S = 0.25  # between two pictures
 LINE_S = 5.0  # between two lines, where nobody sees pictures
@@ -26,7 +26,7 @@ CURVE_WIDTH = 15  # readings of each node that make one character
 class View:
     """`with View(title) as view:` and call it before every reading."""
 
-    def __init__(self, title: str, out: TextIO = sys.stdout) -> None:
+    def __init__(self, title: str, out: TextIO) -> None:
         self._title, self._out = title, out
         self._console = Console(file=out, highlight=False, markup=False)
         moves = self._console.is_terminal
@@ -73,7 +73,9 @@ class View:
         right = "  ".join(f"{name} {_percent(fleet.score.lately(name))}" for name in MODELS)
         weights, memory = _weights(fleet), _memory(fleet)
         seconds = time.monotonic() - self._began
-        return f"{seconds:4.0f} s  {stage(fleet, place)}  |  {right}  |  {weights}  |  {memory}"
+        sensors = f"{len(_alive(fleet, place))} sensors"
+        words = (f"{seconds:4.0f} s  {stage(fleet, place)}", sensors, right, weights, memory)
+        return "  |  ".join(words)
 
     def _panel(self, fleet: LiveFleet, place: int) -> Group:
         total = fleet.script.scenario.readings
@@ -87,7 +89,8 @@ class View:
             ("time", seconds),
         ):
             facts.add_row(Text(name, style="dim"), Text(words))
-        bar = ProgressBar(total=total, completed=place, width=60)
+        bar = Table.grid()  # a bar alone does not end its line
+        bar.add_row(ProgressBar(total=total, completed=place, width=60))
         return Group(Text(self._title, style="bold"), bar, facts, _curves(fleet, place))
 
 
@@ -109,10 +112,13 @@ def stage(fleet: LiveFleet, place: int) -> str:
 
 def alive(fleet: LiveFleet, place: int) -> str:
     """The sensors of the first node; the others have theirs."""
-    node = fleet.script.nodes[0]
+    found = _alive(fleet, place)
+    return f"{len(found)} on {fleet.script.nodes[0]}: {', '.join(each.id for each in found)}"
+
+
+def _alive(fleet: LiveFleet, place: int) -> tuple[Catalogued, ...]:
     last = fleet.script.scenario.readings - 1
-    found = fleet.script.alive(node, min(place, last))
-    return f"{len(found)} on {node}: {', '.join(sensor.id for sensor in found)}"
+    return fleet.script.alive(fleet.script.nodes[0], min(place, last))
 
 
 def _curves(fleet: LiveFleet, place: int) -> Table:

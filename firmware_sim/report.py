@@ -16,6 +16,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 72  # characters of a sparkline
 NARROWEST = 5  # readings of each node behind one of them
 CURVE = 25  # readings of each node that make one point of the plot
+TOP = 1.25  # of the plot: the words stand above the curves
 COLOURS = {SERVED: "#0b6e4f", ZERO_FILLING: "#c8553d", RESTARTED: "#8d99ae", BEST: "#2b2d42"}
 
 
@@ -73,7 +74,7 @@ class Report:
 
     def _all_facts(self) -> dict[str, str]:
         share = self.share()
-        way = "nothing changed" if math.isnan(share) else f"{100 * share:.0f} %"
+        way = "unknown: nothing to gain" if math.isnan(share) else f"{100 * share:.0f} %"
         return {
             "way to the best linear model": f"{way} (0: restarted, 100: best linear)"
         } | self.facts
@@ -132,12 +133,11 @@ class Report:
             )
         for change in self.score.after_changes():
             axes.axvline(change.at, color="#adb5bd", lw=0.8, ls=":")
-            axes.annotate(
-                change.words, (change.at, 1.0), rotation=90, fontsize=7, va="top", ha="right"
-            )
+            place = change.at, TOP - 0.01
+            axes.annotate(change.words, place, rotation=90, fontsize=7, va="top", ha="right")
         axes.set(xlabel="readings of each node", ylabel="share right", title=self.title)
-        axes.set_ylim(top=1.0)
-        axes.legend(loc="lower right", ncols=len(MODELS), fontsize=8)
+        axes.set_ylim(top=TOP)
+        axes.legend(loc="lower left", ncols=len(MODELS), fontsize=8)
         figure.savefig(path, dpi=120)
         plt.close(figure)
         return True

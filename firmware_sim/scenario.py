@@ -3,13 +3,11 @@ r"""A scenario: a TOML file that says who there is, what is sensed, and what hap
 Time is counted in readings: `at = 300` is just before the 300th reading of every node, whether the
 scenario is played on simulated time or with real processes. A mistake names file, line and key:
 
->>> text = '[scenario]\nabout = "x"\nworld = "street"\nsensors = ["pm25", "snow"]'
+>>> text = '[scenario]\nabout = "x"\nworld = "street"\nsensors = ["pm25"]\nlabels = 3'
 >>> parse_scenario(text, Path("mine.toml"))
 Traceback (most recent call last):
 ...
-edge_opid.toml_tables.ConfigError: mine.toml, line 4: scenario.sensors cannot be: world 'street' \
-has no sensor for 'snow'; it has ['pm1', 'pm25', 'pm10', 'no2', 'co', 'o3', 'bc', 'voc', 'noise', \
-'temp', 'humidity', 'wind']
+edge_opid.toml_tables.ConfigError: mine.toml, line 5: scenario.labels must be from 0 to 1, got 3
 """
 
 from __future__ import annotations
@@ -104,7 +102,6 @@ class Scenario:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gateway", MappingProxyType(dict(self.gateway)))
-        object.__setattr__(self, "events", tuple(sorted(self.events, key=lambda each: each.at)))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -37,6 +37,10 @@ def check_scenario(scenario: Scenario) -> None:
         raise SettingError("scenario.sensors", complaint)
     for place, event in enumerate(scenario.events):
         _check_event(scenario, event, f"events[{place}]", roles)
+        before = scenario.events[place - 1].at if place else event.at
+        if event.at < before:
+            complaint = f"must be in the order of time, got {event.at} after {before}"
+            raise SettingError(f"events[{place}].at", complaint)
     _live_through(scenario)
     for place, trouble in enumerate(scenario.faults):
         _check_trouble(scenario, trouble, f"faults[{place}]")

@@ -6,7 +6,6 @@ that a person wrote in the place of a story that a seed made.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -104,29 +103,31 @@ class ScenarioFleet(SimFleet):
     """
 
     def __init__(self, script: Script, fit: Fitting = attempt) -> None:
-        scenario, seed = script.scenario, script.seed
         self.script, self.score = script, Score(script)
-        until_ms = BOOT_MS + (scenario.readings + 1) * PERIOD_MS
-        self.story = Plan(seed, until_ms, script.nodes)  # type: ignore[assignment]
+        self._rivals = Rivals(script)
+        until_ms = BOOT_MS + (script.scenario.readings + 1) * PERIOD_MS
+        self.story = Plan(script.seed, until_ms, script.nodes)  # type: ignore[assignment]
         self.clock = VirtualClock()
         self.broker = SimBroker(QUEUE_MAX)
-        self.network = Network(self.clock, self.broker, seed)
+        self.network = Network(self.clock, self.broker, script.seed)
         self.witness = Witness(KEY.verify_key)
-        group = Group("fleet", SITE, script.classes, script.nodes)
-        policy = scenario.policy(PERIOD_MS / 1000)
-        store = MemoryRecords()
-        self.gateway = GatewayDevice(
-            self.network, policy, group, KEY, self.witness, seed, store, fit
-        )
+        self.gateway = self._gateway(fit)
         self.nodes = {node: self._node(node) for node in script.nodes}
         self.sources = {f"{SITE}-{node}-{SOURCE}": self._box(node) for node in script.nodes}
         self.devices: dict[str, Device] = {**self.nodes, **self.sources, CLIENT: self.gateway}
         self.labeller = Labeller(self.network)
         self.operator = Operator(self.network, self.gateway, self._announcements())
         self.audience = Audience(self.network, self.score)
-        self.faults = tuple(sorted(_faults(scenario)))
+        self.faults = tuple(sorted(_faults(script.scenario)))
         self.last_checkpoint = self.broker.checkpoint()
-        self._rivals = Rivals(script)
+
+    def _gateway(self, fit: Fitting) -> GatewayDevice:
+        script, store = self.script, MemoryRecords()
+        group = Group("fleet", SITE, script.classes, script.nodes)
+        policy = script.scenario.policy(PERIOD_MS / 1000)
+        return GatewayDevice(
+            self.network, policy, group, KEY, self.witness, script.seed, store, fit
+        )
 
     def _node(self, name: str) -> NodeDevice:
         config = self.script.node_config(name, SITE, PERIOD_MS / 1000)
@@ -214,7 +215,7 @@ class Played:
     outcome: Outcome
     pushed: int
     pushed_bytes: int
-    gateway: Counter[str]
+    layouts: dict[str, int]  # the version that each node ended with, from 1
 
 
 def play(scenario: Scenario, seed: int, fit: Fitting = attempt) -> Played:
@@ -222,5 +223,5 @@ def play(scenario: Scenario, seed: int, fit: Fitting = attempt) -> Played:
     fleet = ScenarioFleet(Script(scenario, seed), fit)
     outcome = fleet.run()
     pushed = fleet.audience.pushed
-    counts = fleet.gateway.gateway.counts
-    return Played(fleet.score, outcome, len(pushed), sum(pushed.values()), counts)
+    layouts = {key[1]: made.version for key, made in fleet.gateway.gateway.fleet.layouts.items()}
+    return Played(fleet.score, outcome, len(pushed), sum(pushed.values()), layouts)

@@ -70,8 +70,8 @@ def landmarks_for(names: Names, batch: Batch) -> int:
 def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
     """The bytes that are left for weights in the largest order with these columns.
 
-    One fit serves a whole cohort, and joins it before its last node does: so ids and units are
-    taken to be as long as they may be, and every sensor to be expected to go.
+    One fit serves a whole cohort, and may be made before the last node has joined it: so ids and
+    units are taken to be as long as they may be, and every sensor to be expected to go.
     """
     widths = Counter(role_of(column) for column in columns if column != BIAS)
     sensors = tuple(

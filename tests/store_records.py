@@ -61,7 +61,19 @@ def fit(change=1, size=30):
     parts = {"W_s": bytes(range(256)), "bias": b""}
     refused = {"south": "not finite"}
     return FitRecord(
-        change, size, 7, "opide", ODD, True, table, ("north",), refused, LARGE, -0.0, parts
+        change,
+        size,
+        7,
+        "opide",
+        ODD,
+        True,
+        table,
+        ("north",),
+        refused,
+        LARGE,
+        -0.0,
+        parts,
+        compact_loss=HARD[0],
     )
 
 

@@ -219,7 +219,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2_and_changes_nothing(mistake, 
 
 
 def test_a_sensor_too_many_is_refused_before_it_can_stop_the_gateway(opid, folder):
-    """A layout has at most 160 columns: an order with more could not even be written down."""
+    """A layout has at most 160 columns, the bias included: no summary of more could be sent."""
     knots = ["--knots", *map(str, range(32))]
     for place in range(4):
         words = [*DEPLOY, "n1", f"x{place}", "--role", f"x{place}", "--scale", 1, "--reference", 0]
@@ -227,7 +227,7 @@ def test_a_sensor_too_many_is_refused_before_it_can_stop_the_gateway(opid, folde
     before = dump(folder)
     code, _, err = opid(*DEPLOY, "n1", "x4", "--role", "x4", *knots)
     assert code == 2
-    assert "street/n1 would have 164 columns with 'x4', and a layout has at most 160" in err
+    assert "street/n1 would have 165 columns with 'x4', and a layout has at most 160" in err
     assert dump(folder) == before
 
 
@@ -235,7 +235,8 @@ def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
     with open_desk(folder / "gateway.toml") as desk:
         fleet = desk.fleet()
     key, knots = (SITE, "n2"), tuple(map(float, range(31)))
-    for place in range(5):  # beside db, no, pm, so and hum-2: 160 columns
+    happen(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
+    for place in range(5):  # beside db, no, pm, hum-2 and the bias: 160 columns
         event = SensorDeployed(f"x{place}", f"x{place}", 10**12, None, 0.0, 1.0, knots)
         happen(fleet, key, event, 10**12)
     assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 1

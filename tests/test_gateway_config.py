@@ -72,6 +72,7 @@ MISTAKES = [
     ),
     ("silence_s = 3600", "rho = 0", "line 4: gateway.rho must be from"),
     ("silence_s = 3600", 'weights = "int8"', "line 4: gateway.weights must be float32 or float16"),
+    ("silence_s = 3600", "kernels = 1", "line 4: gateway.kernels must be true or false, got 1"),
     ("silence_s = 3600", 'password = "x"', "line 4: gateway.password is not a key"),
     ("silence_s = 3600", "silence_s = = 1", "gateway.toml is not TOML"),
     ('key = "keys/gateway.key"', "", "line 1: gateway.key is missing: add key = … under [gateway]"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleet_rig import CLASSES, POLICY, SITE, FleetRig
+from fleet_rig import CLASSES, FITTED, POLICY, SITE, FleetRig
 from rig import KEY
 from test_gateway_changes import deploy, live, served_accuracy
 from test_gateway_cli import save_to_file, write_config
@@ -27,11 +28,15 @@ from gateway.estage import (
     fit_kernel_opid,
 )
 from gateway.estage.compact import shrunk
-from gateway.estage.kernel import STRENGTHS
+from gateway.estage.tuning import NOTHING
 from gateway.fitted_models import FittedKernel, fitted_model, kernel_parts
+from gateway.fitting import fit_change
 from gateway.kernels import Names, best_with_kernels, landmarks_for
+from gateway.recall import recalled
+from gateway.service import Gateway
 
-KERNELS = replace(POLICY, kernels=True)
+LINES = replace(POLICY, batch_max=60)
+KERNELS = replace(LINES, kernels=True)
 
 
 class Parity:
@@ -65,7 +70,7 @@ def story(policy=KERNELS, names=("n1", "n2")) -> FleetRig:
         deploy(fleet, name, "east")
         deploy(fleet, name, "west")
     fleet.pass_s(3)
-    live(fleet, 62)
+    live(fleet, 32)
     return fleet
 
 
@@ -95,7 +100,7 @@ def test_a_kernel_that_wins_is_not_served(fleet):
         assert parts["kernel"].tolist() in ([0.0, 1.0], [1.0, 2.0])
         assert fleet.status(name).model_version == order_of(fleet, name).version
     assert fleet.agreed()
-    without = story(POLICY)
+    without = story(LINES)
     assert served_accuracy(without) < 0.8
     assert served_accuracy(fleet) > 0.9
     assert not any(each.is_kernel for each in without.fits)
@@ -129,29 +134,30 @@ def test_a_node_scores_otherwise_than_the_record_says(fleet):
 
 
 def test_a_restarted_gateway_orders_other_weights(fleet):
-    """From its database alone: the same bytes of every matrix, for a node that lost everything."""
-    before = {name: order_of(fleet, name) for name in fleet.names}
-    said = fleet.nodes["n1"].frozen()
-    fleet.revive()
-    fleet.deliver()
-    change = fleet.gateway.fleet.layouts[SITE, "n1"].change
+    """A gateway with nothing but the database signs the same bytes of every matrix."""
+    stored, pushed = recalled(fleet.store)
+    again = Gateway(KERNELS, [fleet.group], KEY, stored, pushed)
     for name in fleet.names:
-        model = fleet.gateway.changes.model(change)
-        layout = fleet.gateway.fleet.layouts[SITE, name]
-        columns = tuple(fleet.nodes[name].node.state.senses.full.columns)
-        assert model.weights(columns) == before[name].weights
-        assert layout.version == before[name].layout_version
-    assert fleet.nodes["n1"].frozen() == said
+        before = order_of(fleet, name)
+        model = again.changes.model(again.fleet.layouts[SITE, name].change)
+        publication = again.publisher.order((SITE, name), model, 0, fleet.now_ms)
+        after = open_desired(publication.payload, [KEY.verify_key])
+        assert after.weights == before.weights
+        assert after.layout_version == before.layout_version
+        assert order_of(fleet, name) == before
 
 
-def test_a_later_fit_is_not_compared_with_the_kernel_nodes_have(fleet):
-    """What is pushed after a kernel was right more often than it; the rest stays in the book."""
-    sizes = [fit.size for fit in fleet.fits]
-    assert sizes == [0, 30, 60, 120]
-    first = next(fit for fit in fleet.fits if fit.is_kernel)
-    later = [fit for fit in fleet.fits if fit.size > first.size]
-    assert all(fit.table for fit in later)
-    assert fleet.gateway.fleet.changes[first.change].pushed == pushed_fit(fleet).size
+def test_a_kernel_that_nodes_have_is_not_compared_with_the_next_fit(fleet):
+    """A former kernel that says the same of everything is replaced; one that knows it all stays."""
+    last = fleet.fits[-1]
+    jobs = [pickle.loads(key) for key, fit in FITTED.items() if fit.parts == last.parts]
+    job = next(each for each in jobs if each.previous is not None)
+    assert job.previous.size < last.size
+    silent = {name: bytes(len(part)) for name, part in last.parts.items() if name[:2] == "A_"}
+    former = replace(last, size=job.previous.size)
+    mute = replace(former, parts={**last.parts, **silent})
+    assert fit_change(replace(job, previous=mute), 0).pushed
+    assert not fit_change(replace(job, previous=former), 0).pushed
 
 
 # -- the command line ------------------------------------------------------------------------------
@@ -273,17 +279,13 @@ def test_landmarks_as_many_as_rows_are_not_the_exact_kernel():
     """The same Eq. 14, at the same settings: with every row a landmark nothing is approximated."""
     batch = ring(40)
     exact = fit_kernel_opid(batch.Z, batch.Xa, batch.y, 2, gamma=0.5)
-    gamma = 0.5 * np.array([1.0])
-    (path,) = LandmarkOpid((exact.kernel,), tuple(gamma), count=40).paths(
-        batch, [np.array([], int)]
-    )
-    (model,) = path.models
+    small = LandmarkOpid((exact.kernel,), (0.5,), count=40)
+    (model,) = small.paths(batch, [NOTHING])[0].models
     settled = replace(exact, details={**exact.details, "w1": model.details["w1"]})
     truth = shrunk(settled, batch, np.arange(40), 40)
     np.testing.assert_allclose(
         model.scores(batch.Z, batch.Xa), truth.scores(batch.Z, batch.Xa), atol=1e-3
     )
-    assert len(STRENGTHS) > 1
 
 
 def test_a_ring_is_not_told_by_what_nodes_get():

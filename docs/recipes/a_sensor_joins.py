@@ -1,8 +1,10 @@
 """A sensor dies, a new one is mounted, and nothing that was learned of the others is lost.
 
-It prints the columns before and after, the readings behind them, and the weight that temp keeps.
+It prints the columns before and after, what changed, and that the survivor still knows its part.
 
-    ?
+    ('co2', 'temp', 'bias') -> ('humidity', 'temp', 'bias')
+    kept ('temp',), retired ('co2',), deployed ('humidity',)
+    500 readings remembered; occupied at 23 degrees: True
 """
 
 import numpy as np

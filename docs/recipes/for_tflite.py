@@ -2,7 +2,8 @@
 
 It prints the size of the file in both kinds of weights, and how it begins.
 
-    ?
+    float32: 0.6 kB, TFL3
+    int8: 0.7 kB, TFL3
 """
 
 import random
@@ -17,8 +18,7 @@ for label in [0, 1] * 100:
     values = {"temp": chance.gauss(20 + 2 * label, 1), "co2": chance.gauss(420 + 200 * label, 60)}
     learner.learn_one(layout.encode(values), label)
 
+W, classes = learner.weights()[0], ["empty", "occupied"]
 for weights in ("float32", "int8"):
-    data = folded_to_tflite(
-        learner.weights()[0], layout.columns, ["empty", "occupied"], weights=weights
-    )
+    data = folded_to_tflite(W, layout.columns, classes, weights=weights)
     print(f"{weights}: {len(data) / 1000:.1f} kB, {data[4:8].decode()}")

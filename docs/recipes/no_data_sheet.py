@@ -2,7 +2,10 @@
 
 It prints, each time the layout is made anew, what the warm-up makes of a sensor in kilo-ohm.
 
-    ?
+    25 readings: gas 104 ± 18
+    50 readings: gas 112 ± 19
+    100 readings: gas 116 ± 21
+    200 readings: gas 119 ± 21
 """
 
 import random
@@ -20,4 +23,4 @@ while not warmup.full:
         for values, known in warmup.rows():
             learner.learn_one(layout.encode(values), known)
         gas = layout.sensors[0]
-        print(f"{learner.readings} readings: gas is 0 at {gas.reference:.0f}, 1 per {gas.scale:.0f}")
+        print(f"{learner.readings} readings: gas {gas.reference:.0f} ± {gas.scale:.0f}")

@@ -2,7 +2,8 @@
 
 It prints the share of right answers of the survivors, and of a zero in the dead sensor's place.
 
-    ?
+    survivors: 86% right
+    a zero instead: 68% right
 """
 
 import numpy as np
@@ -21,5 +22,5 @@ learner.learn_many(X[:1000], occupied[:1000])
 W = learner.weights()[0]
 _, W_survivors = learner.resplit(vanishing=[0]).weights()  # the radar is dead
 later, truth = X[1000:, 1:], occupied[1000:]
-print(f"survivors, from the same statistics: {np.mean((later @ W_survivors).argmax(1) == truth):.0%}")
-print(f"a zero where the radar was: {np.mean((later @ W[1:]).argmax(1) == truth):.0%}")
+print(f"survivors: {np.mean((later @ W_survivors).argmax(1) == truth):.0%} right")
+print(f"a zero instead: {np.mean((later @ W[1:]).argmax(1) == truth):.0%} right")

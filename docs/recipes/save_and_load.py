@@ -2,7 +2,8 @@
 
 It prints what was loaded, and whether it answers to the bit as before.
 
-    ?
+    4 readings, 368 bytes of state
+    the same bits: True
 """
 
 import json

@@ -1,8 +1,9 @@
 """Two nodes learn apart, and know together what one would know that had seen it all.
 
-It prints how many readings each has, and how far the sum is from a learner of all of them.
+It prints what travels, and whether the sum equals a learner that has seen all readings.
 
-    ?
+    north sends 100 readings as 72 bytes
+    together they have 600; equal to five digits: True
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ south.learn_many(X[100:], y[100:])
 both.learn_many(X, y)
 
 parcel = north.summary()  # what travels: sums, and no reading
-print(f"north sends {parcel.readings} readings as {parcel.nbytes} bytes; south has {south.readings}")
+print(f"north sends {parcel.readings} readings as {parcel.nbytes} bytes")
 south.merge(parcel)
 apart = np.abs(south.weights()[0] - both.weights()[0]).max()
-print(f"together {south.readings}; weights differ by less than 0.00001: {apart < 1e-5}")
+print(f"together they have {south.readings}; equal to five digits: {apart < 1e-5}")

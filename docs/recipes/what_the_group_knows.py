@@ -2,7 +2,8 @@
 
 It prints whose readings are in, who lacks a sensor, and how often one node and the group are right.
 
-    ?
+    ('attic',) {} 65% right
+    ('attic', 'cellar') {'shed': ('co2',)} 71% right
 """
 
 import numpy as np

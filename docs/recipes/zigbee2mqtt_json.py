@@ -2,7 +2,8 @@
 
 It prints what the node would publish for a message without a label, and what it refused.
 
-    ?
+    opid/1/home/north/prediction dry
+    {'refused-format': 1}
 """
 
 import json
@@ -19,14 +20,14 @@ sensors = [{ id = "fern", reference = 40.0, scale = 15.0 }]
 filter = "zigbee2mqtt/soil/+"           # any device below
 source = "{1}"                          # is a source of its own,
 fields = { soil_moisture = "{1}" }      # this field is the sensor of that name,
-label_field = "verdict"                 # and here is what you said of it
+label_field = "verdict"                 # and here somebody said what it was
 """
-node = EdgeNode(parse_config(CONFIG, {}).node)
-for second, (moisture, verdict) in enumerate([(12, "dry"), (55, "fine"), (20, "dry"), (48, "fine")]):
-    message = {"soil_moisture": moisture, "linkquality": 90, "verdict": verdict}
-    node.handle("zigbee2mqtt/soil/fern", json.dumps(message).encode(), 1000 * second, None)
-for action in node.handle("zigbee2mqtt/soil/fern", b'{"soil_moisture": 15}', 9000, None):
+node, topic = EdgeNode(parse_config(CONFIG, {}).node), "zigbee2mqtt/soil/fern"
+for second, moisture in enumerate([12, 55, 20, 48]):
+    message = {"soil_moisture": moisture, "verdict": "dry" if moisture < 30 else "fine"}
+    node.handle(topic, json.dumps(message).encode(), 1000 * second, None)
+for action in node.handle(topic, b'{"soil_moisture": 15, "linkquality": 90}', 4000, None):
     if isinstance(action, Publish):
         print(action.topic, json.loads(action.payload)["label"])
-node.handle("zigbee2mqtt/soil/fern", b"\xff\x00", 9500, None)
+node.handle(topic, b"\xff\x00", 5000, None)
 print({name: count for name, count in node.counts.items() if "refused" in name})

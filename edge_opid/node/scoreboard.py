@@ -1,25 +1,34 @@
 """Who has been right lately: which predictor to serve, and how far to trust the past.
 
 Every predictor guesses every instance; when the label comes, each is told whether it was right.
+Those on one scale, the node's own learners, are weighed by how far off they were (`Blend`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 WINDOW = 100  # labelled instances that count as "lately"
-PRIOR = 5  # a predictor without a record counts as this many instances at the best one's level
+ALL = (1 << WINDOW) - 1
 TRIAL = 20  # labelled instances before a new model may be judged against the old one
 DOUBT = 2.0  # standard errors that make a difference worth acting on
+FADING = 0.98  # what an error counts for after each new one: fifty instances
+SQUARINGS = 3  # a predictor with twice the error of the best has the weight (1/2)⁸
 
 
 class Scoreboard:
     """The recent accuracy of each predictor, by name.
 
+    A record is a number whose bits are the last hundred instances, the latest lowest: counting
+    and comparing are then one operation each, for every reading of a node.
+
     >>> board = Scoreboard()
-    >>> for truth in (0, 1, 1):
+    >>> for truth in (0, 1, 1, 1, 1, 1, 1, 1, 1):
     ...     board.record({"own": 1, "bridge": 0}, truth)
     >>> board.served(["bridge", "own"])
     'own'
@@ -29,54 +38,64 @@ class Scoreboard:
     """
 
     def __init__(self) -> None:
-        self._recent: dict[str, deque[bool]] = {}
-        self._right: dict[str, int] = {}  # how many of them: a sum for each reading would cost more
+        self._recent: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
 
     def record(self, guesses: Mapping[str, int], truth: int) -> None:
         """One labelled instance."""
         for name, guess in guesses.items():
-            window = self._recent.setdefault(name, deque(maxlen=WINDOW))
-            gone = window[0] if len(window) == WINDOW else False
-            window.append(guess == truth)
-            self._right[name] = self._right.get(name, 0) + (guess == truth) - gone
+            before = self._recent.get(name, 0)
+            self._recent[name] = (before << 1 | (guess == truth)) & ALL
+            self._seen[name] = min(WINDOW, self.seen(name) + 1)
 
     def seen(self, name: str) -> int:
         """Labelled instances in the window of this predictor."""
-        return len(self._recent.get(name, ()))
+        return self._seen.get(name, 0)
 
     def accuracy(self, name: str) -> float | None:
         """The share of recent instances this predictor had right; None without any."""
         seen = self.seen(name)
-        return self._right[name] / seen if seen else None
+        return self._recent[name].bit_count() / seen if seen else None
 
     def accuracies(self) -> dict[str, float]:
         """Every predictor's recent accuracy."""
-        return {name: self._right[name] / len(window) for name, window in self._recent.items()}
+        return {name: bits.bit_count() / self._seen[name] for name, bits in self._recent.items()}
+
+    def _latest(self, name: str, n: int) -> int:
+        """The bits of the last n instances."""
+        return self._recent.get(name, 0) & ((1 << n) - 1)
 
     def served(self, available: Iterable[str]) -> str:
-        """The predictor that has been right most often lately; ties go to the first named.
+        """The first named, unless another one has been right where it was wrong, and often enough.
 
-        One without a record is taken to be as good as the best, so that a new model is served
-        until its first labels speak against it.
+        Two predictors are compared on the instances that both have seen lately and only one had
+        right: by chance alone these fall to either as a coin does. A lead of two standard errors
+        counts; to follow every smaller one would be to choose by chance. One without a record is
+        not doubted, so that a new model is served until its first labels speak against it.
         """
         names = list(available)
-        best = max((self.accuracy(name) or 0.0 for name in names), default=0.0)
+        best = names[0]
+        for name in names[1:]:
+            if self._ahead(name, best):
+                best = name
+        return best
 
-        def merit(name: str) -> float:
-            return (self._right.get(name, 0) + PRIOR * best) / (self.seen(name) + PRIOR)
-
-        return max(names, key=merit)  # max keeps the first of equals
+    def _ahead(self, name: str, of: str) -> bool:
+        n = min(self.seen(name), self.seen(of))
+        mine, theirs = self._latest(name, n), self._latest(of, n)
+        won, lost = (mine & ~theirs).bit_count(), (theirs & ~mine).bit_count()
+        return won - lost > DOUBT * math.sqrt(won + lost)
 
     def replaced(self, name: str, by: str) -> None:
         """`name` takes the place and the record of `by`, which starts anew."""
         self.forget(name)
         if by in self._recent:
-            self._recent[name], self._right[name] = self._recent.pop(by), self._right.pop(by)
+            self._recent[name], self._seen[name] = self._recent.pop(by), self._seen.pop(by)
 
     def forget(self, name: str) -> None:
         """A predictor is gone, or is another one from now on."""
         self._recent.pop(name, None)
-        self._right.pop(name, None)
+        self._seen.pop(name, None)
 
     def worse(self, new: str, old: str) -> bool:
         """Whether `new` does markedly worse than `old` over its first labelled instances.
@@ -85,14 +104,14 @@ class Scoreboard:
         is enough; the doubt is that of a difference of two shares.
         """
         n = self.seen(new)
-        window = list(self._recent.get(old, ()))[-n:] if n else []
-        if n < TRIAL or len(window) < TRIAL:
+        m = min(n, self.seen(old))
+        if m < TRIAL:
             return False
-        mine, theirs = self._right[new] / n, sum(window) / len(window)
-        spread = mine * (1 - mine) / n + theirs * (1 - theirs) / len(window)
+        mine, theirs = self._latest(new, n).bit_count() / n, self._latest(old, m).bit_count() / m
+        spread = mine * (1 - mine) / n + theirs * (1 - theirs) / m
         return theirs - mine > DOUBT * math.sqrt(spread) and theirs > mine
 
-    def carry(self, own: str = "own", lately: str = "lately") -> float:
+    def carry(self, own: str = "long", lately: str = "lately") -> float:
         """κ: how much of what was learned a learner for the next layout should start from.
 
         All of it while the long memory has been at least as right as the short one. Where
@@ -108,13 +127,75 @@ class Scoreboard:
 
     def state(self) -> dict[str, list[int]]:
         """Plain values, for `from_state`."""
-        return {name: [int(right) for right in window] for name, window in self._recent.items()}
+        return {
+            name: [bits >> place & 1 for place in reversed(range(self._seen[name]))]
+            for name, bits in self._recent.items()
+        }
 
     @classmethod
     def from_state(cls, saved: Mapping[str, Iterable[int]]) -> Scoreboard:
         """The scoreboard that `state` described."""
         board = cls()
         for name, window in saved.items():
-            board._recent[name] = deque(map(bool, window), maxlen=WINDOW)
-            board._right[name] = sum(board._recent[name])
+            for right in window:
+                board.record({name: 1}, int(right))
         return board
+
+
+class Blend:
+    """One answer of several predictors that score alike, the better ones of late counting more.
+
+    To choose the best of a few nearly equal ones by their last hundred hits is to choose by chance,
+    and costs about a point; their mean is as good as the best of them, or better. A weight is the
+    eighth power of the best one's squared error over one's own: where the world drifts, the
+    learner that lags behind soon counts for nothing.
+
+    >>> blend = Blend()
+    >>> scores = {"long": np.array([0.2, 0.8]), "lately": np.array([0.6, 0.4])}
+    >>> print(blend.of(scores).round(3))  # no record yet: the mean
+    [0.4 0.6]
+    >>> blend.record(scores, 1)
+    >>> print(blend.of(scores).round(3))
+    [0.2 0.8]
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[str, tuple[float, float]] = {}
+        """Faded sums: squared errors, and how many."""
+
+    def record(self, scores: Mapping[str, NDArray[Any]], truth: int) -> None:
+        """What each said of an instance, now that its class is known."""
+        for name, said in scores.items():
+            # fsum rounds once, in whatever order: the state is the same bits on every CPU.
+            off = math.fsum((s - (k == truth)) ** 2 for k, s in enumerate(said.tolist()))
+            total, count = self._errors.get(name, (0.0, 0.0))
+            self._errors[name] = (FADING * total + off, FADING * count + 1)
+
+    def of(self, scores: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """The weighted mean; one without a record counts as much as the best."""
+        means = {n: self._errors[n][0] / self._errors[n][1] for n in scores if n in self._errors}
+        best = max(min(means.values(), default=1.0), 1e-9)
+        total, blended = 0.0, np.zeros(len(next(iter(scores.values()))))
+        for name, said in scores.items():
+            weight = best / max(means.get(name, best), best)
+            for _ in range(SQUARINGS):  # not `**`, whose last bit differs between C libraries
+                weight *= weight
+            total += weight
+            blended += weight * said
+        return (blended / total).astype(np.float32)
+
+    def forget(self, name: str) -> None:
+        """A predictor is another one from now on."""
+        self._errors.pop(name, None)
+
+    def state(self) -> dict[str, list[float]]:
+        """Plain values, for `from_state`."""
+        return {name: list(sums) for name, sums in self._errors.items()}
+
+    @classmethod
+    def from_state(cls, saved: Mapping[str, Iterable[float]]) -> Blend:
+        """The blend that `state` described."""
+        blend = cls()
+        for name, (total, count) in saved.items():
+            blend._errors[name] = (total, count)
+        return blend

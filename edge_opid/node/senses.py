@@ -7,7 +7,8 @@
 - The gateway **orders** another layout: the learner inherits whatever remains.
 
 Beside the learner, which remembers everything, runs one that forgets: where the world drifts it is
-the better one, and its record tells how much a change should carry (docs/decisions/0005).
+the better one, and its record tells how much a change should carry (docs/decisions/0005). What the
+node itself says is a blend of both, and of the bridge where there is one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..learner import WoodburyLearner
 from ..model import CompactModel
 from ..wire import SensorDescription
 from .desired import layout_of
+from .scoreboard import Blend
 
 Columns = NDArray[np.float32]
 SHORT_MEMORY = 0.99  # β of the learner that forgets: a hundred readings
@@ -80,6 +82,7 @@ class Senses:
         self.layout = self.full
         self.learner = self.learning.learner(self.layout)
         self.lately = self.learning.learner(self.layout, short=True)
+        self.blend = Blend()
 
     @property
     def alive(self) -> Collection[str]:
@@ -104,14 +107,22 @@ class Senses:
         return self.full.encode(self.by_role(values), drop_gated=True)
 
     def scores(self, x: Columns) -> dict[str, Columns]:
-        """What the learners, and the bridge where there is one, say of these columns."""
-        found = {"own": self.learner.predict_one(x), "lately": self.lately.predict_one(x)}
-        return found if self.bridge is None else {**found, "bridge": self.bridge.scores(x)}
+        """What the learners, and the bridge where there is one, say: together (own), and each."""
+        found = {"long": self.learner.predict_one(x), "lately": self.lately.predict_one(x)}
+        if self.bridge is not None:
+            found["bridge"] = self.bridge.scores(x)
+        return {"own": self.blend.of(found), **found}
 
     def learn(self, x: Columns, label: int) -> None:
-        """One labelled instance, for both memories."""
-        self.learner.learn_one(x, label)
-        self.lately.learn_one(x, label)
+        """One labelled instance, for both memories, and for the weights of the blend."""
+        # What they say before they learn costs nothing: the step computes it anyway.
+        found = {
+            "long": self.learner.score_then_learn(x, label)[0],
+            "lately": self.lately.score_then_learn(x, label)[0],
+        }
+        if self.bridge is not None:
+            found["bridge"] = self.bridge.scores(x)
+        self.blend.record(found, label)
 
     # -- changes -------------------------------------------------------------------------------
 
@@ -175,6 +186,7 @@ class Senses:
     def _move_to(self, target: Layout, carry: float) -> None:
         change = self.layout.change_to(target)
         self.bridge = CompactModel(0, bridging(self.learner, change))
+        self.blend.forget("bridge")
         self.learner = change.follow(self.learner, carry)
         self.lately = change.follow(self.lately)
         self.layout = target
@@ -193,6 +205,7 @@ class Senses:
             "lately": self.lately.state(),
             "silent": self.silent,
             "bridge": self.bridge and self.bridge.state(),
+            "blend": self.blend.state(),
             "parked": parked,
             "inherited": self._inherited,
         }
@@ -210,6 +223,7 @@ class Senses:
         senses.lately = WoodburyLearner.from_state(saved["lately"])
         senses.silent = tuple(saved["silent"])
         senses.bridge = CompactModel.from_state(saved["bridge"]) if saved["bridge"] else None
+        senses.blend = Blend.from_state(saved["blend"])
         if saved["parked"]:
             layout, learner = saved["parked"]
             senses._parked = Layout.from_dict(layout), WoodburyLearner.from_state(learner)

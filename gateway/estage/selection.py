@@ -3,7 +3,8 @@
 1. Every candidate is fitted on the same folds, repeated with other seeds; what counts is whether it
    is right on instances it was neither fitted nor tuned on.
 2. The most accurate candidate leads. A simpler one is taken instead when it is behind by no more
-   than 1.5 standard errors of the difference, instance by instance (copies of a row count as one).
+   than one standard error of the difference, instance by instance (copies of a row count as one);
+   the blend below by 1.5.
 3. Simplest is the C-stage: continued on the batch and blended with OPIDe, where the survivors'
    columns are given (the same estimate from more readings needs no evidence for itself, only none
    against it); or as it is, which has nothing to push; then the linear forms, all of them one
@@ -35,9 +36,9 @@ ALL: tuple[Candidate, ...] = (*LINEAR, KernelOpid())
 TIERS = {"blend": 0, "z": 1, "kernel": 3, COMPACT: 3}
 """How simple: 0 and 1 the C-stage, continued or as it is, 2 one matrix, 3 a kernel."""
 ONE_MATRIX = 2
-PATIENCE = 1.5
-"""How many standard errors a simpler candidate may be behind. The leader is the luckiest of many;
-one error, the custom for two, was no better on any set that was tried."""
+PATIENCE = {"blend": 1.5}
+"""How many standard errors a simpler candidate may be behind, where it is not one. The blend uses
+the batch already, and is left for luck only; Z would leave a good new sensor unused."""
 LABELLED_MIN = 6
 """Fewer different instances than this cannot tell candidates apart."""
 
@@ -192,7 +193,9 @@ def standard_error(difference: Floats, batch: Batch) -> float:
 def simplest(table: Sequence[Row]) -> tuple[Row, str]:
     """The first row, in the table's order, that is close enough to the leader."""
     leader = min(table, key=lambda row: (row.behind, row.tier))
-    row = next(row for row in table if row.behind <= PATIENCE * row.error + 1e-12)
+    row = next(
+        row for row in table if row.behind <= PATIENCE.get(row.name, 1.0) * row.error + 1e-12
+    )
     share = f"{100 * row.accuracy:.1f} % of held-out instances"
     if row.name == leader.name:
         ending = "nothing is better" if row.tier < ONE_MATRIX else "nothing as simple comes close"
