@@ -465,7 +465,7 @@ class Cut:
 def test_nobody_is_given_up_while_the_broker_is_out_of_reach():
     fleet = small()
     fall_silent(fleet)
-    link, clock = Cut(), NodeClock(lambda: 0.0, lambda: fleet.now_ms / 1000)
+    link, clock = Cut(), NodeClock(*[lambda: fleet.now_ms / 1000] * 2)
     runner = Runner(fleet.gateway, link, fleet.store, clock, InlineFitter(), Notify({}))
     runner.start()  # and no broker answers
 

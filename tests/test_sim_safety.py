@@ -52,6 +52,7 @@ def test_no_seed_breaks_a_promise() -> None:
     assert readings > 40 * SEEDS
 
 
+@pytest.mark.timeout(1_800)
 def test_same_seed_gives_the_same_digest_in_another_process() -> None:
     """Whatever order that process has for its sets."""
     here = [f"seed {o.seed} digest {o.digest}" for o in run_seeds(range(REPEATED))]
@@ -67,6 +68,7 @@ def test_same_seed_gives_the_same_digest_in_another_process() -> None:
     assert len(set(here)) == REPEATED
 
 
+@pytest.mark.timeout(1_800)
 def test_runs_have_everything_that_could_go_wrong() -> None:
     """A simulator whose faults do not bite would find nothing, either."""
     seen: Counter[str] = Counter()
