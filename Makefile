@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-tflite arm clean
+.PHONY: help demo setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ bench-rolling: setup  ## how fast a fleet uses its new sensors, over ten seeds o
 
 bench-paper: $(VENV)/.bench  ## the paper's tables and figures, into docs/results (QUICK=1: a look)
 	$(BIN)/python benchmarks/paper.py $(if $(QUICK),--quick)
+
+bench-changes: $(VENV)/.bench  ## many changes of sensors: the node beside its peers (QUICK=1: a look)
+	$(BIN)/python benchmarks/changes.py $(if $(QUICK),--quick)
+
+bench-peers: $(VENV)/.bench  ## the peers' part of bench-changes, which is most of its time
+	$(BIN)/python benchmarks/changes.py --group peers $(if $(QUICK),--quick)
 
 bench-tflite: setup  ## .tflite files in both runtimes: size, difference, labels, speed, memory
 	$(BIN)/python benchmarks/tflite_files.py

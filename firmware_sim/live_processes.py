@@ -32,6 +32,7 @@ class Child:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    asked: bool = False  # to end
 
     def check(self) -> None:
         """Raise with the end of its log if it has ended."""
@@ -41,9 +42,10 @@ class Child:
             raise LiveError(f"{self.name} ended with exit code {code}; it said last:\n{told}")
 
     def ask(self) -> None:
-        """SIGTERM, as systemd would; it may take its time."""
-        if self.process.poll() is None:
+        """SIGTERM, once: a second one could meet a process that is already packing up."""
+        if self.process.poll() is None and not self.asked:
             self.process.send_signal(signal.SIGTERM)
+        self.asked = True
 
     def stop(self) -> int:
         """SIGTERM, then patience, then SIGKILL; the exit code."""

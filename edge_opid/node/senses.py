@@ -223,7 +223,7 @@ class Senses:
         senses.lately = WoodburyLearner.from_state(saved["lately"])
         senses.silent = tuple(saved["silent"])
         senses.bridge = CompactModel.from_state(saved["bridge"]) if saved["bridge"] else None
-        senses.blend = Blend.from_state(saved["blend"])
+        senses.blend = Blend.from_state(saved.get("blend", {}))  # older snapshots have none
         if saved["parked"]:
             layout, learner = saved["parked"]
             senses._parked = Layout.from_dict(layout), WoodburyLearner.from_state(learner)

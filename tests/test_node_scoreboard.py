@@ -1,0 +1,98 @@
+"""Who is served: chance that is taken for skill, a drift that is missed, records that are lost."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from edge_opid.node.scoreboard import DOUBT, FADING, WINDOW, Blend, Scoreboard
+from edge_opid.node.senses import Learning, Senses
+from edge_opid.wire import SensorDescription
+
+
+def judged(*pairs) -> Scoreboard:
+    """A board after instances in which "first" and "second" were right or wrong."""
+    board = Scoreboard()
+    for first, second in pairs:
+        board.record({"first": int(first), "second": int(second)}, 1)
+    return board
+
+
+@pytest.mark.parametrize("won", range(12))
+@pytest.mark.parametrize("lost", range(4))
+def test_another_one_is_served_for_a_lead_that_is_chance(won, lost):
+    """Only instances that one of the two had right count, however many both had."""
+    board = judged(*[(1, 1)] * 50, *[(1, 0)] * lost, *[(0, 1)] * won, *[(0, 0)] * 20)
+    ahead = won - lost > DOUBT * math.sqrt(won + lost)
+    assert board.served(["first", "second"]) == ("second" if ahead else "first")
+    assert board.accuracy("first") == (50 + lost) / (70 + won + lost)
+
+
+def test_a_new_one_is_doubted_or_compared_with_instances_it_has_not_seen():
+    board = judged(*[(1, 0)] * 30)
+    for _ in range(3):
+        board.record({"first": 1, "second": 0, "new": 0}, 1)
+    assert board.served(["new", "first"]) == "new"  # 0 to 3: a lead of 1.7 errors
+    for _ in range(2):
+        board.record({"first": 1, "second": 0, "new": 0}, 1)
+    assert board.served(["new", "first"]) == "first"
+    assert board.seen("new") == 5
+
+
+def test_the_window_is_longer_or_shorter_than_it_says():
+    board = judged(*[(0, 1)] * WINDOW, *[(1, 0)] * WINDOW)
+    assert (board.accuracy("first"), board.accuracy("second")) == (1.0, 0.0)
+    assert board.seen("first") == WINDOW
+    assert board.served(["second", "first"]) == "first"
+
+
+def test_a_saved_board_forgets_the_order_or_the_early_misses():
+    board = judged((0, 1), (0, 0), (1, 1), (0, 1))
+    assert board.state() == {"first": [0, 0, 1, 0], "second": [1, 0, 1, 1]}
+    again = Scoreboard.from_state(board.state())
+    assert again.state() == board.state()
+    assert again.accuracies() == {"first": 0.25, "second": 0.75}
+    again.replaced("first", "second")
+    assert again.state() == {"first": [1, 0, 1, 1]}
+
+
+def test_the_blend_differs_from_the_one_by_hand():
+    blend = Blend()
+    a, b = np.array([0.9, 0.1], np.float32), np.array([0.8, 0.2], np.float32)
+    for truth in (0, 1):
+        blend.record({"a": a, "b": b}, truth)
+    count = FADING + 1
+    errors = (0.02 * FADING + 1.62) / count, (0.08 * FADING + 1.28) / count
+    weight = (errors[1] / errors[0]) ** 8  # b is the better one
+    expected = (weight * a + b) / (weight + 1)
+    np.testing.assert_allclose(blend.of({"a": a, "b": b}), expected, rtol=1e-6)
+    assert Blend.from_state(blend.state()).state() == blend.state()
+    blend.forget("a")
+    np.testing.assert_allclose(blend.of({"a": a, "b": b}), (a + b) / 2, rtol=1e-6)
+
+
+def test_a_perfect_predictor_divides_by_zero():
+    blend, right = Blend(), np.array([1.0, 0.0])
+    blend.record({"a": right, "b": right[::-1]}, 0)
+    assert blend.of({"a": right, "b": right[::-1]}).tolist() == [1.0, 0.0]
+
+
+def test_the_nodes_own_answer_lags_when_the_world_turns_over():
+    """The sensor's meaning is reversed: the long memory is wrong for long, the blend is not."""
+    sensor = SensorDescription("a", "a", 0.0, 1.0, 60.0)
+    senses = Senses([sensor], (), 8.0, Learning(2, 1.0, 1.0, 1.0))
+    rng, right = np.random.default_rng(1), {"own": 0, "long": 0}
+    for place in range(1200):
+        value = float(rng.normal())
+        label = int((value > 0) == (place < 800))
+        x = senses.encode({"a": value})
+        if place >= 950:
+            found = senses.scores(x)
+            right = {n: k + int(found[n].argmax() == label) for n, k in right.items()}
+        senses.learn(x, label)
+    assert right["own"] > 230  # of 250
+    assert right["long"] < 50
+    again = Senses.restored(senses.state(), senses.learning)
+    assert np.array_equal(again.scores(x)["own"], senses.scores(x)["own"])
