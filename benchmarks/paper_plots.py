@@ -7,6 +7,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from paper_cells import Results
 from paper_stats import column, error
 from paper_tables import SETTINGS, paper_cell
@@ -26,7 +27,7 @@ STYLES = {
 """Colour, marker and line of each method that is drawn. SVM^(a) would squeeze all others."""
 
 
-def panels(count: int) -> tuple[plt.Figure, list[Axes]]:
+def panels(count: int) -> tuple[Figure, list[Axes]]:
     """A figure with so many panels, three in a row."""
     across = min(3, count)
     down = (count + across - 1) // across
@@ -87,7 +88,7 @@ def plot_shares(cells: Sequence[Results], path: Path) -> None:
     finish(figure, axes[0], path)
 
 
-def finish(figure: plt.Figure, first: Axes, path: Path) -> None:
+def finish(figure: Figure, first: Axes, path: Path) -> None:
     """Legend, file, and the memory given back."""
     first.legend(fontsize=7)
     figure.tight_layout()
