@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint kill fuzz soak bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
+.PHONY: help demo setup test lint kill fuzz soak bench-gateway bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

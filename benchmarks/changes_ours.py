@@ -22,8 +22,9 @@ from edge_opid.node.state import NodeState
 from edge_opid.wire import Desired, SensorDescription, encode
 
 GATE = 8.0
-LINEAR_RHO, LIFTED_RHO = 100.0, 10.0
-"""The ridge of a node without and with hats: found on development streams (see the page)."""
+LINEAR_RHO, LIFTED_RHO, TIMED_RHO = 100.0, 10.0, 1.0
+"""The ridge of a node without and with hats, and where rows come in the order of time and the world
+drifts: there it is the node's default. Found on development streams (see the page)."""
 STEP_MS = 1000
 
 
@@ -63,10 +64,15 @@ class Node:
     def _config(self, sensors: Sequence[str]) -> NodeConfig:
         return NodeConfig(
             site="bench", node="n1", classes=self.labels, gate=GATE,
-            rho=LINEAR_RHO if self.knots == 1 else LIFTED_RHO,
+            rho=self._rho(),
             sensors=tuple(SensorConfig(name, knots=self.knots) for name in sensors),
             warmup_readings=MEASURED,
         )  # fmt: skip
+
+    def _rho(self) -> float:
+        if self.stream.setting.timed:
+            return TIMED_RHO
+        return LINEAR_RHO if self.knots == 1 else LIFTED_RHO
 
     def _in_double(self) -> None:
         state, plain = self.state, self.state.learning

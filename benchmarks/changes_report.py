@@ -36,12 +36,13 @@ def opened(folder: Path) -> list[Results]:
 
 
 def place_of(found: Sequence[Duel]) -> str:
-    """First, tied, or behind whom; nothing of the kind can be said from one or two seeds."""
-    if min(duel.seeds for duel in found) < SEEDS_MIN:
-        return f"**open**, fewer than {SEEDS_MIN} seeds"
-    behind = [duel.method for duel in found if duel.mark < 0]
+    """First, tied, or behind whom; one or two seeds can show neither, and leave it open."""
+    behind = [duel.method for duel in found if duel.mark < 0 and duel.seeds >= SEEDS_MIN]
     if behind:
         return f"**behind** {', '.join(behind)}"
+    few = [duel.method for duel in found if duel.seeds < SEEDS_MIN]
+    if few:
+        return f"**open**, fewer than {SEEDS_MIN} seeds of {', '.join(few)}"
     return "tied" if any(duel.mark == 0 for duel in found) else "first"
 
 

@@ -168,7 +168,9 @@ def test_a_verdict_is_given_on_two_seeds_or_says_first_for_tied():
     better, tied = Duel("a", 3, 0.9, 0.8, 1), Duel("b", 3, 0.9, 0.91, 0)
     assert place_of([better]) == "first"
     assert place_of([better, tied]) == "tied"
-    assert "open" in place_of([better, Duel("c", 2, 0.9, 0.8, 1)])
+    few, worse = Duel("c", 2, 0.9, 0.8, 1), Duel("d", 3, 0.8, 0.9, -1)
+    assert place_of([better, few]) == "**open**, fewer than 3 seeds of c"
+    assert place_of([better, few, worse]) == "**behind** d"
 
 
 def test_the_precisions_are_compared_on_other_seeds():
