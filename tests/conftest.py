@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 # Small matrices: a second BLAS thread only waits for the first, and slows the suite threefold.
@@ -14,10 +15,21 @@ from pathlib import Path
 import pytest
 from postgres import Postgres
 
+import gateway  # noqa: F401 - before a test puts benchmarks/ on the path, where gateway.py is another
 from edge_opid import GramLearner, WoodburyLearner, kernel
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NUMBERS = count()
+
+
+@pytest.fixture(autouse=True)
+def log_as_before():
+    """Commands that run in this process set up the log: the next test finds it as it was."""
+    logger = logging.getLogger("edge_opid")
+    before = list(logger.handlers), logger.level, logger.propagate, logger.disabled
+    yield
+    logger.handlers, logger.level, logger.propagate, logger.disabled = before
+    logger.manager._clear_cache()
 
 
 @pytest.fixture(params=[WoodburyLearner, GramLearner], ids=["woodbury", "gram"])
