@@ -30,7 +30,7 @@ lint: setup  ## ruff and mypy (strict)
 	$(BIN)/mypy
 
 test: lint  ## linters, types, doctests, README snippets and the whole suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 kill: setup  ## 200 kills of a node process during 80,000 readings
 	KILLS=200 READINGS=80000 $(BIN)/python -m pytest --timeout 3600 tests/test_node_kill.py

@@ -75,6 +75,7 @@ class GatewayProcess:
 
     def start(self) -> None:
         """Begin another life."""
+        self._connected_before = self.connections() if self.lives else 0
         with (self.folder / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "gateway", "run", self.toml],
@@ -92,8 +93,9 @@ class GatewayProcess:
             self.process = None
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """SIGTERM, and the exit code; not before it is up, or nobody is there to hear it."""
         assert self.process is not None
+        wait_until(lambda: self.connections() > self._connected_before, "the gateway is not up")
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(WAIT_S)
         self.process = None

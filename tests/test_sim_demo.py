@@ -41,6 +41,8 @@ def needs_amqtt() -> None:
 def start(folder: Path, *given: str) -> subprocess.Popen[str]:
     temporary = folder / "temporary"
     temporary.mkdir()
+    # What a shell runs in the background is deaf to Ctrl-C, and so are its children and theirs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         [sys.executable, "-m", "firmware_sim", "run", *given, "--out", str(folder / "out")],
         stdout=subprocess.PIPE,
