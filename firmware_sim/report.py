@@ -16,7 +16,6 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 72  # characters of a sparkline
 NARROWEST = 5  # readings of each node behind one of them
 CURVE = 25  # readings of each node that make one point of the plot
-TOP = 1.25  # of the plot: the words stand above the curves
 COLOURS = {SERVED: "#0b6e4f", ZERO_FILLING: "#c8553d", RESTARTED: "#8d99ae", BEST: "#2b2d42"}
 
 
@@ -131,13 +130,15 @@ class Report:
             axes.plot(
                 places, curve, label=name, color=COLOURS[name], lw=2.4 if name == SERVED else 1.2
             )
+        above = axes.get_xaxis_transform()  # readings to the right, shares of the height upwards
         for change in self.score.after_changes():
             axes.axvline(change.at, color="#adb5bd", lw=0.8, ls=":")
-            place = change.at, TOP - 0.01
-            axes.annotate(change.words, place, rotation=90, fontsize=7, va="top", ha="right")
-        axes.set(xlabel="readings of each node", ylabel="share right", title=self.title)
-        axes.set_ylim(top=TOP)
+            axes.text(change.at, 1.02, change.words, rotation=20, fontsize=8, transform=above)
+        axes.set(xlabel="readings of each node", ylabel="share right")
+        axes.set_ylim(top=1.0)
+        axes.margins(x=0.01)
         axes.legend(loc="lower left", ncols=len(MODELS), fontsize=8)
+        figure.suptitle(self.title)
         figure.savefig(path, dpi=120)
         plt.close(figure)
         return True
