@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_opid.node.config import NodeConfig
 from edge_opid.wire import SensorDeployed, SensorRetired
@@ -206,11 +207,12 @@ class Script:
         number, offset = divmod(place, STRETCH)
         values, truths = self._stretch(node, number)
         said = {name: float(v[offset]) for name, v in values.items() if not math.isnan(v[offset])}
-        return Instance(node, place, said, truths[offset], self._known[node][place])
+        return Instance(node, place, said, truths[offset], bool(self._known[node][place]))
 
-    def _told(self, node: str) -> list[bool]:
+    def _told(self, node: str) -> NDArray[np.bool_]:
+        """A byte for each reading: a week of them is half a megabyte."""
         chance = stream(self.seed, "told", node)
-        return [bool(draw < self.scenario.labels) for draw in chance.random(self.scenario.readings)]
+        return np.asarray(chance.random(self.scenario.readings) < self.scenario.labels)
 
     def _time_s(self, place: int) -> float:
         return BEGINS_S + place * self.scenario.every_s
