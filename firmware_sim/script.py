@@ -24,8 +24,8 @@ from firmware_sim.worlds.chance import Array, stream
 from firmware_sim.worlds.truth import Truths
 
 BEGINS_S = 6 * 3_600.0  # a morning
-STRETCH = 64  # readings computed at once
-KEPT = 4  # stretches of each node: whoever is late still finds his
+STRETCH = 256  # readings computed at once
+KEPT = 2  # stretches of each node: whoever is late still finds his
 SILENT_READINGS = 8  # a sensor that misses so many counts as silent
 SHEET_READINGS = 50  # from which reference and scale follow where there is no data sheet
 WARM_UP_READINGS = 40  # of a node, for sensors without a data sheet
@@ -206,7 +206,7 @@ class Script:
         """The `place`-th reading of a node, from 0."""
         number, offset = divmod(place, STRETCH)
         values, truths = self._stretch(node, number)
-        said = {name: float(v[offset]) for name, v in values.items() if not math.isnan(v[offset])}
+        said = {name: v for name, column in values if (v := column[offset]) == v}  # not NaN
         return Instance(node, place, said, truths[offset], bool(self._known[node][place]))
 
     def _told(self, node: str) -> NDArray[np.bool_]:
@@ -221,16 +221,16 @@ class Script:
         times = [self._time_s(place) for place in range(first, first + count)]
         return self._worlds[node].over(np.array(times))
 
-    def _computed(self, node: str, number: int) -> tuple[dict[str, Array], list[str]]:
+    def _computed(self, node: str, number: int) -> tuple[list[tuple[str, list[float]]], list[str]]:
         first = number * STRETCH
         truths = self._truths(node, first, STRETCH)
         places = np.arange(first, first + STRETCH)
-        values = {}
+        values = []
         for life in self._lives[node]:
             if life.begins < first + STRETCH and life.ends > first:
                 said = life.specimen.read_block(truths)
                 said[(places < life.begins) | (places >= life.ends)] = math.nan
-                values[life.sensor.id] = said
+                values.append((life.sensor.id, said.tolist()))
         return values, self._worlds[node].labels(truths)
 
     def _sheet(self, node: str, sensor: str) -> tuple[float, float]:

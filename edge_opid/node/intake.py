@@ -135,7 +135,9 @@ class Intake:
     def due(self, now_ms: int) -> list[tuple[str, int, int]]:
         """The acknowledgements (source, boot, seq) to publish again now, as requests to resend."""
         self._tell_time(now_ms)
-        requests = []
+        requests: list[tuple[str, int, int]] = []
+        if not self._gaps:
+            return requests
         for source, gap in list(self._gaps.items()):
             if self._closed(source, gap):
                 self._forget(source)

@@ -12,6 +12,7 @@ so that adding one changes no byte of the messages that do not use it.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -28,8 +29,8 @@ class Checked:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for slot in slots_of(type(self)).values():
-            slot.field.check(getattr(self, slot.name), f"{self.kind}.{slot.name}")
+        for name, _, _, _, check, where in slots_of(type(self)).values():
+            check(getattr(self, name), where)
         self.check_together()
 
     def check_together(self) -> None:
@@ -37,12 +38,12 @@ class Checked:
 
     def plain(self) -> dict[str, Any]:
         """The record as a map that msgpack can pack, in the order of the fields."""
-        values = ((slot, getattr(self, slot.name)) for slot in slots_of(type(self)).values())
-        return {
-            slot.name: slot.field.plain(value)
-            for slot, value in values
-            if slot.required or value != slot.default
-        }
+        found = {}
+        for name, field, required, default, _, _ in slots_of(type(self)).values():
+            value = getattr(self, name)
+            if required or value != default:
+                found[name] = field.plain(value)
+        return found
 
 
 class Slot(NamedTuple):
@@ -52,6 +53,10 @@ class Slot(NamedTuple):
     field: Field
     required: bool
     default: Any
+    check: Callable[[Any, str], None]
+    """The field's."""
+    where: str
+    """What an error calls it."""
 
 
 _SLOTS: dict[type[Checked], dict[str, Slot]] = {}  # found once for each class, then remembered
@@ -59,18 +64,21 @@ _SLOTS: dict[type[Checked], dict[str, Slot]] = {}  # found once for each class, 
 
 def slots_of(record: type[Checked]) -> dict[str, Slot]:
     """The fields of a record by name, found in its annotations."""
-    if record not in _SLOTS:
+    found = _SLOTS.get(record)
+    if found is None:
         hints = get_type_hints(record, include_extras=True)
         members = dataclasses.fields(record)  # type: ignore[arg-type]  # every record is one
-        _SLOTS[record] = {each.name: _slot(each, hints[each.name]) for each in members}
-    return _SLOTS[record]
+        found = {each.name: _slot(record, each, hints[each.name]) for each in members}
+        _SLOTS[record] = found
+    return found
 
 
-def _slot(member: dataclasses.Field[Any], hint: Any) -> Slot:
+def _slot(record: type[Checked], member: dataclasses.Field[Any], hint: Any) -> Slot:
+    field, where = _field_for(hint), f"{record.kind}.{member.name}"
     if member.default_factory is not dataclasses.MISSING:
-        return Slot(member.name, _field_for(hint), False, member.default_factory())
+        return Slot(member.name, field, False, member.default_factory(), field.check, where)
     required = member.default is dataclasses.MISSING
-    return Slot(member.name, _field_for(hint), required, member.default)
+    return Slot(member.name, field, required, member.default, field.check, where)
 
 
 def _field_for(hint: Any) -> Field:
