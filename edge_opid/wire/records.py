@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from operator import attrgetter
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -29,8 +30,9 @@ class Checked:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, _, _, _, check, where in slots_of(type(self)).values():
-            check(getattr(self, name), where)
+        checks, values = _CHECKS.get(type(self)) or _checks_of(type(self))
+        for (check, where), value in zip(checks, values(self), strict=True):
+            check(value, where)
         self.check_together()
 
     def check_together(self) -> None:
@@ -39,7 +41,7 @@ class Checked:
     def plain(self) -> dict[str, Any]:
         """The record as a map that msgpack can pack, in the order of the fields."""
         found = {}
-        for name, field, required, default, _, _ in slots_of(type(self)).values():
+        for name, field, required, default in slots_of(type(self)).values():
             value = getattr(self, name)
             if required or value != default:
                 found[name] = field.plain(value)
@@ -53,10 +55,6 @@ class Slot(NamedTuple):
     field: Field
     required: bool
     default: Any
-    check: Callable[[Any, str], None]
-    """The field's."""
-    where: str
-    """What an error calls it."""
 
 
 _SLOTS: dict[type[Checked], dict[str, Slot]] = {}  # found once for each class, then remembered
@@ -68,17 +66,34 @@ def slots_of(record: type[Checked]) -> dict[str, Slot]:
     if found is None:
         hints = get_type_hints(record, include_extras=True)
         members = dataclasses.fields(record)  # type: ignore[arg-type]  # every record is one
-        found = {each.name: _slot(record, each, hints[each.name]) for each in members}
+        found = {each.name: _slot(each, hints[each.name]) for each in members}
         _SLOTS[record] = found
     return found
 
 
-def _slot(record: type[Checked], member: dataclasses.Field[Any], hint: Any) -> Slot:
-    field, where = _field_for(hint), f"{record.kind}.{member.name}"
+def _slot(member: dataclasses.Field[Any], hint: Any) -> Slot:
     if member.default_factory is not dataclasses.MISSING:
-        return Slot(member.name, field, False, member.default_factory(), field.check, where)
+        return Slot(member.name, _field_for(hint), False, member.default_factory())
     required = member.default is dataclasses.MISSING
-    return Slot(member.name, field, required, member.default, field.check, where)
+    return Slot(member.name, _field_for(hint), required, member.default)
+
+
+Check = Callable[[Any, str], None]
+Values = Callable[[Any], tuple[Any, ...]]
+_CHECKS: dict[type[Checked], tuple[list[tuple[Check, str]], Values]] = {}
+
+
+def _checks_of(record: type[Checked]) -> tuple[list[tuple[Check, str]], Values]:
+    """How each field is checked and what an error calls it, and all values in the same order.
+
+    Made once for each class: this runs for every message that is sent or arrives.
+    """
+    slots = slots_of(record)
+    checks = [(slot.field.check, f"{record.kind}.{name}") for name, slot in slots.items()]
+    first, *others = slots
+    # two names at least, or it would give a value and not a tuple
+    values = attrgetter(first, *others) if others else lambda one: (getattr(one, first),)
+    return _CHECKS.setdefault(record, (checks, values))
 
 
 def _field_for(hint: Any) -> Field:
