@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 
+from edge_opid.kernel import available as kernels
 from edge_opid.node import inputs
 from edge_opid.node.config import NodeConfig
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.node.inputs import Accepted, Input, Labelled, Ordered
 from edge_opid.node.snapshot import pack_state
 from edge_opid.node.state import NodeState
-from edge_opid.kernel import available as kernels
 from edge_opid.source.number import Number, expected_after
 from edge_opid.store import Note, Store
 from edge_opid.wire import Desired, InstanceId, decode

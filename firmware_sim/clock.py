@@ -31,11 +31,14 @@ class VirtualClock:
         self._asked = 0
         self._line: list[tuple[int, int, Call]] = []
 
+    def __len__(self) -> int:
+        """How much is to happen."""
+        return len(self._line)
+
     def at(self, when_ms: int, call: Call) -> None:
         """Call this then, or next if that time is over."""
         self._asked += 1
-        if when_ms < self.now_ms:
-            when_ms = self.now_ms
+        when_ms = max(when_ms, self.now_ms)
         heapq.heappush(self._line, (when_ms, self._asked, call))
 
     def after(self, delay_ms: int, call: Call) -> None:

@@ -171,6 +171,11 @@ class SourceDevice(Device):
         self.source.pump()
 
     @property
+    def spooled(self) -> int:
+        """How many readings its card holds, acknowledged ones among them."""
+        return len(self._medium.records)
+
+    @property
     def drained(self) -> bool:
         """Whether everything is acknowledged, as far as this life of the script knows."""
         last = self._medium.records[-1][0] if self._medium.records else NOTHING

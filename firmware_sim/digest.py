@@ -24,7 +24,7 @@ class Digest:
 
     def add(self, *parts: str | int | bytes) -> None:
         """Take these in, as one event."""
-        pieces = []
+        pieces: list[bytes] = []
         for part in parts:
             data = part if isinstance(part, bytes) else str(part).encode()
             pieces += (len(data).to_bytes(4, "little"), data)

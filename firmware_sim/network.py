@@ -64,9 +64,7 @@ class Pipe:
         self._waiting.clear()
 
     def _schedule(self) -> None:
-        due_ms = self._clock.now_ms + self._delay_ms()
-        if due_ms > self._last_ms:  # packets do not overtake each other
-            self._last_ms = due_ms
+        self._last_ms = max(self._last_ms, self._clock.now_ms + self._delay_ms())
         self._clock.at(self._last_ms, self._arrive)
 
     def _arrive(self) -> None:

@@ -20,7 +20,7 @@ from firmware_sim.scenario import Event, Scenario
 from firmware_sim.sensors_catalogue import Catalogued
 from firmware_sim.sensors_reading import SimulatedSensor
 from firmware_sim.world import World, open_world
-from firmware_sim.worlds.chance import Array, stream
+from firmware_sim.worlds.chance import stream
 from firmware_sim.worlds.truth import Truths
 
 BEGINS_S = 6 * 3_600.0  # a morning

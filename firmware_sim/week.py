@@ -53,6 +53,13 @@ class WeekPlan:
     silence_s: float = 600.0  # after which the gateway retires a sensor that says nothing
     seed: int = 1
 
+    def __post_init__(self) -> None:
+        if not self.silence_s < self.change_every_s // 2:
+            raise ValueError(
+                f"silence_s must be below half of change_every_s = {self.change_every_s}, got "
+                f"{self.silence_s:g}: a newcomer's role must be free when it is deployed"
+            )
+
     @property
     def until_ms(self) -> int:
         """When the last reading is taken."""
@@ -92,7 +99,8 @@ class WeekPlan:
         for turn, at_s in enumerate(
             range(self.trouble_every_s // 3, self.seconds - CALM_S, self.trouble_every_s)
         ):
-            node, at_ms = nodes[7 * turn % len(nodes)], BOOT_MS + at_s * 1000
+            at_ms = BOOT_MS + at_s * 1000 + 137 * turn % 1000  # between two readings, somewhere
+            node = nodes[7 * turn % len(nodes)]
             if turn % 8 == 5:
                 yield Fault(at_ms, "kill", CLIENT, 2_000, turn)
             elif turn % 8 == 7:
@@ -193,3 +201,26 @@ class WeekFleet(SimFleet):
     def _first_boot_ms(self, name: str) -> int:
         """Everybody is there before the first reading."""
         return BOOT_MS if name in self.sources else 0 if name == CLIENT else 200
+
+    # --- what must not grow -----------------------------------------------------------------------
+
+    def entries(self) -> dict[str, int]:
+        """How much everybody keeps, in entries: the largest of each kind.
+
+        Readings come and go in all of these. What grows with other things stays out: orders and
+        fits with the changes of sensors, runs of numbers with the lives of a script.
+        """
+        chronicles = self.witness.nodes.values()
+        sent = [each for some in self.witness.sources.values() for each in some.values()]
+        sessions = self.broker.memory.sessions.values()
+        return {
+            "records the witness keeps of a node": max(len(each.history) for each in chronicles),
+            "readings it waits for": max(len(each.said) for each in sent),
+            "readings on a script's card": max(box.spooled for box in self.sources.values()),
+            "events to come": len(self.clock),
+            "messages queued for a client": max(len(each.queue) for each in sessions),
+            "messages in flight to a client": max(len(each.inflight) for each in sessions),
+            "instances a node remembers": max(
+                len(node.node.state.recent) for node in self.nodes.values()
+            ),
+        }

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..errors import Refusal
 from ..wire import Reading
@@ -46,8 +47,7 @@ class IntakeLimits:
 LIMITS = IntakeLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(NamedTuple):
     """Apply these now, in this order. `skipped` numbers before the first are given up."""
 
     readings: tuple[Reading, ...]

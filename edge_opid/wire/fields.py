@@ -143,7 +143,11 @@ class Text(Scalar):
     pattern: str = r".+"
 
     def check(self, value: Any, where: str) -> None:
-        if type(value) is str and len(value) <= LIMITS.text_bytes_max and _fits(value, self.pattern):
+        if (
+            type(value) is str
+            and len(value) <= LIMITS.text_bytes_max
+            and _fits(value, self.pattern)
+        ):
             return
         if not isinstance(value, str):
             raise WireError("type", f"{where} must be text, got {shown(value)}")

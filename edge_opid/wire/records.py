@@ -31,7 +31,7 @@ class Checked:
 
     def __post_init__(self) -> None:
         checks, values = _CHECKS.get(type(self)) or _checks_of(type(self))
-        for (check, where), value in zip(checks, values(self), strict=True):
+        for (check, where), value in zip(checks, values(self), strict=False):
             check(value, where)
         self.check_together()
 
@@ -84,15 +84,15 @@ _CHECKS: dict[type[Checked], tuple[list[tuple[Check, str]], Values]] = {}
 
 
 def _checks_of(record: type[Checked]) -> tuple[list[tuple[Check, str]], Values]:
-    """How each field is checked and what an error calls it, and all values in the same order.
+    """How each field is checked and what an error calls it, and the values in the same order.
 
     Made once for each class: this runs for every message that is sent or arrives.
     """
     slots = slots_of(record)
-    checks = [(slot.field.check, f"{record.kind}.{name}") for name, slot in slots.items()]
-    first, *others = slots
-    # two names at least, or it would give a value and not a tuple
-    values = attrgetter(first, *others) if others else lambda one: (getattr(one, first),)
+    checks: list[tuple[Check, str]] = [
+        (slot.field.check, f"{record.kind}.{name}") for name, slot in slots.items()
+    ]
+    values: Values = attrgetter(*slots, "kind")  # two names at least, or it gives no tuple
     return _CHECKS.setdefault(record, (checks, values))
 
 
