@@ -9,8 +9,8 @@ faster than real time it was, by the process's own CPU time and by the clock on 
 resident memory, and what is kept of readings. `--hours 168` is the whole week.
 
 CPU time is what one core would take if this were the only work; on a machine with other work it is
-still the slower for it, as caches are shared. The yardstick beside it is a loop of plain Python that
-always does the same: where it takes longer, so does everything.
+still the slower for it, as caches are shared. The yardstick beside it is a loop of plain Python,
+always the same: where it takes longer, so does everything.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def summary(fleet: WeekFleet, found: list[Stretch], closing_s: float) -> list[st
     return [
         f"{readings:,} readings in {simulated / HOUR_S:g} simulated hours; {cpu:.0f} s of CPU time,"
         f" {1e6 * cpu / readings:.0f} µs a reading; {wall:.0f} s on the wall",
-        f"stretches: worst {min(ratios):.1f}x, median {median(ratios):.1f}x, best {max(ratios):.1f}x",
+        f"stretches: worst {min(ratios):.1f}x, median {median(ratios):.1f}x,"
+        f" best {max(ratios):.1f}x",
         f"first half: median {median(ratios[:half]):.1f}x, second half:"
         f" {median(ratios[-half:]):.1f}x",
         f"simulated over wall time: {simulated / wall:.1f}x",
