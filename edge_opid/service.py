@@ -123,7 +123,8 @@ class Service:
         """One turn: what came in, what is due, what is owed, and the word that all is well."""
         self._hear_events()
         self._take_in()
-        self._perform(self._node.tick(self._clock.now_ms()))
+        if actions := self._node.tick(self._clock.now_ms()):
+            self._perform(actions)
         if self._retry_at is not None and self._clock.now_ms() >= self._retry_at:
             self._perform([Commit()])
         self._tell()
@@ -253,9 +254,10 @@ class Service:
     # --- how we are -------------------------------------------------------------------------------
 
     def _tell(self, *, online: bool = True) -> None:
+        if self._status_file is None:
+            return
         now_ms = self._clock.now_ms()
-        recent = self._told_at is not None and now_ms < self._told_at + STATUS_MS
-        if self._status_file is None or recent:
+        if self._told_at is not None and now_ms < self._told_at + STATUS_MS:
             return
         self._told_at = now_ms
         try:

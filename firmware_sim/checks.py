@@ -1,4 +1,4 @@
-"""The witness: it sees everything, forgets nothing, and speaks up when a promise is broken.
+"""The witness: it sees everything, and speaks up when a promise is broken.
 
 | promise | who checks it, and when |
 |---|---|
@@ -11,7 +11,8 @@
 | every reading arrives | `Witness.close`: after the faults have stopped |
 
 It knows what was sent, heard and committed from the parts themselves, as they run, and keeps it
-where no simulated disk can lose it.
+where no simulated disk can lose it: what could still go wrong with a reading is kept, and of all
+others what it takes to recognise them.
 """
 
 from __future__ import annotations
@@ -58,10 +59,9 @@ class Witness:
 
     def close(self) -> None:
         """Nobody is on the way any more: what was taken must have arrived."""
-        for name, chronicle in self.nodes.items():
-            for source, sent in self.sources[name].items():
-                applied = chronicle.applied.get(source, {})
-                missing = [n for n in sent.taken if n not in applied and n not in sent.lost]
+        for name, sources in self.sources.items():
+            for source, sent in sources.items():
+                missing = [n for n in sent.taken.beyond(sent.arrived) if n not in sent.lost]
                 if missing:
                     what = f"{len(missing)} of {source}, from {tuple(missing[0])} on, never came"
                     raise BrokenPromise("reading lost", f"{name}: {what}")

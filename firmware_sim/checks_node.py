@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
+from edge_opid.kernel import available as kernels
 from edge_opid.node import inputs
 from edge_opid.node.config import NodeConfig
 from edge_opid.node.edge_node import EdgeNode
-from edge_opid.node.inputs import Accepted, Labelled, Ordered
+from edge_opid.node.inputs import Accepted, Input, Labelled, Ordered
 from edge_opid.node.snapshot import pack_state
 from edge_opid.node.state import NodeState
-from edge_opid.source.number import NOTHING, Number, expected_after
+from edge_opid.source.number import Number, expected_after
 from edge_opid.store import Note, Store
 from edge_opid.wire import Desired, InstanceId, decode
-from firmware_sim.checks_promise import BrokenPromise, SentBy
+from firmware_sim.checks_promise import BrokenPromise, SentBy, Ticks
 from firmware_sim.digest import Digest
 
 SPOILT = ("quarantined", "damaged")
@@ -36,15 +38,17 @@ class WatchedStore(Store):
         end = super().commit()
         if self.chronicle is not None:
             self.chronicle.committed(end)
+            self.chronicle.covered(self._snapshots.floor)
         return end
 
 
 class Chronicle:
     """The history of one node across all its lives, kept where no power cut reaches.
 
-    `history` is every record that is, or may be, on the node's disk; the first `promised` of them
-    were committed. The `shadow` is a state that has lived through the same inputs without ever
-    being saved or restored.
+    `history` is every record from index `since` on that is, or may be, on the node's disk; those
+    before index `promised` were committed. Two snapshots cover the records before `since`: no life
+    of the node may ask for them again. The `shadow` is a state that has lived through the committed
+    inputs without ever being saved or restored.
     """
 
     def __init__(
@@ -57,47 +61,64 @@ class Chronicle:
         self._config, self._sources, self._signed = config, sources, signed
         self._digest = digest
         self.history: list[bytes] = []
-        self.promised = 0
-        self.applied: dict[str, dict[Number, None]] = {}
+        self.since = self.promised = 0
         self.floor = 0
-        self._labelled: set[InstanceId] = set()
-        self._shadow, self._shadow_at = NodeState(config), 0
+        self._labelled = Ticks()
+        self._shadow = NodeState(config)
+        self._uncommitted: list[Input] = []  # the records from index `promised` on, unpacked
+
+    @property
+    def end(self) -> int:
+        """The index after the last record."""
+        return self.since + len(self.history)
 
     # --- while it lives ---------------------------------------------------------------------------
 
     def appended(self, index: int, record: bytes) -> None:
         """The node has changed its state, and will remember why."""
-        if index != len(self.history):
-            self._complain("history", f"record {index} was appended after {len(self.history)}")
+        if index != self.end:
+            self._complain("history", f"record {index} was appended after {self.end}")
         change = inputs.unpack(record)
         if isinstance(change, Ordered):
             self._check_signed(change.document)
         self.history.append(record)
+        self._uncommitted.append(change)
 
     def committed(self, end: int) -> None:
         """The node says that so much is durable."""
-        for record in self.history[self.promised : end]:
+        count = max(0, end - self.promised)
+        first = self.promised - self.since
+        for record in self.history[first : first + count]:
             self._digest.add(self._config.node, record)
-            match inputs.unpack(record):
-                case Accepted() as accepted:
-                    self._check_reading(accepted)
+        for change in self._uncommitted[:count]:
+            match change:
+                case Accepted():
+                    self._check_reading(change)
                 case Ordered(document=document):
                     self._check_order(document)
                 case Labelled(instance=instance) if instance is not None:
                     self._check_label(instance)
-        self.promised = max(self.promised, end)
+            self._shadow.apply(change)
+        del self._uncommitted[:count]
+        self.promised += count
+
+    def covered(self, floor: int) -> None:
+        """Two snapshots say all that the records before this index said."""
+        if floor > self.since:
+            del self.history[: floor - self.since]
+            self.since = floor
 
     def _check_reading(self, accepted: Accepted) -> None:
         number, source = Number(accepted.boot, accepted.seq), accepted.source
-        applied = self.applied.setdefault(source, {})
-        last = next(reversed(applied), NOTHING)
+        sent = self._sources[source]
+        last = sent.arrived.last
         if number <= last:
             self._complain("reading twice", f"{source} {tuple(number)} after {tuple(last)}")
         if number != expected_after(last, number.boot):
             self._complain("reading skipped", f"{source} {tuple(number)} after {tuple(last)}")
-        if self._sources[source].said.get(number) != (accepted.values, accepted.label):
+        if sent.said.get(number) != (accepted.values, accepted.label):
             self._complain("reading altered", f"{source} {tuple(number)} is not what was sent")
-        applied[number] = None
+        sent.committed(number)
 
     def _check_order(self, document: bytes) -> None:
         version = decode(document, Desired).version
@@ -112,9 +133,8 @@ class Chronicle:
             self._complain("unsigned weights", "an order was obeyed that the gateway never gave")
 
     def _check_label(self, instance: InstanceId) -> None:
-        if instance in self._labelled:
+        if not self._labelled.add(instance):
             self._complain("label twice", f"{instance}")
-        self._labelled.add(instance)
 
     # --- when it comes back -----------------------------------------------------------------------
 
@@ -128,10 +148,15 @@ class Chronicle:
         """A new life has read back these records, behind a snapshot that covers those before."""
         if end < self.promised:
             self._complain("committed record lost", f"{end} of {self.promised} were found")
-        if end > len(self.history) or list(records) != self.history[index:end]:
+        if index < self.since:
+            what = f"it began at {index}, where two snapshots covered {self.since}"
+            self._complain("committed record lost", what)
+        mine = self.history[index - self.since : end - self.since]
+        if end > self.end or list(records) != mine:
             what = f"the records from {index} to {end} are not those that were written"
             self._complain("history altered", what)
-        del self.history[end:]
+        del self.history[end - self.since :]
+        del self._uncommitted[end - self.promised :]
 
     def restored(self, node: EdgeNode, *, durable: bool) -> None:
         """It has become what it read: hold it to all that was promised."""
@@ -145,18 +170,23 @@ class Chronicle:
                 self._complain("acknowledged reading lost", f"{reached}, and {where}")
         self.compare(node)
         if durable:
-            self.committed(len(self.history))
+            self.committed(self.end)
 
     def compare(self, node: EdgeNode) -> None:
         """Every bit of the state must be the fold of the history."""
-        if self._shadow_at > len(self.history):  # it knew what a power cut has taken back
-            self._shadow, self._shadow_at = NodeState(self._config), 0
-        for record in self.history[self._shadow_at :]:
-            self._shadow.apply(inputs.unpack(record))
-        self._shadow_at = len(self.history)
-        if pack_state(self._shadow.state()) != node.snapshot():
-            what = f"after {len(self.history)} records the state is not what they make"
+        shadow = self._shadow
+        if self._uncommitted:  # a power cut may take them back, and the shadow cannot forget
+            shadow = copy.deepcopy(shadow, _shared(self._config))
+            for change in self._uncommitted:
+                shadow.apply(change)
+        if pack_state(shadow.state()) != node.snapshot():
+            what = f"after {self.end} records the state is not what they make"
             self._complain("state is no prefix", what)
 
     def _complain(self, promise: str, sentence: str) -> None:
         raise BrokenPromise(promise, f"{self._config.node}: {sentence}")
+
+
+def _shared(config: NodeConfig) -> dict[int, object]:
+    """What a copy of a state has in common with it, as `copy.deepcopy` wants to know it."""
+    return {id(each): each for each in (config, *kernels.values())}

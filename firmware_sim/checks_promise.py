@@ -1,11 +1,16 @@
-"""A promise that was broken, and what a sensor's script was promised."""
+"""A promise that was broken, and what a sensor's script was promised.
+
+A simulated week has twelve million readings. So what is kept of each, once it has arrived, is the
+place of its number in a run of numbers, and one bit for its label: all that a check may ask for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from edge_opid.source.number import NOTHING, Number
+from edge_opid.source.number import FIRST_SEQ, NOTHING, Number
+from edge_opid.wire import InstanceId
 
 Said = tuple[Mapping[str, float], str | None]
 """What a reading says: values by sensor, and the truth, where it is known."""
@@ -23,21 +28,99 @@ class BrokenPromise(AssertionError):  # noqa: N818 - not an error of the simulat
         return BrokenPromise, (self.promise, self.sentence)
 
 
+class Runs:
+    """A set of numbers that are 1, 2, 3 … of each boot: it costs one entry a boot.
+
+    >>> runs = Runs()
+    >>> for seq in (1, 2, 3):
+    ...     runs.add(Number(7, seq))
+    >>> Number(7, 3) in runs, Number(7, 4) in runs, len(runs), runs.last
+    (True, False, 3, Number(boot=7, seq=3))
+    >>> runs.add(Number(7, 5))
+    Traceback (most recent call last):
+    ValueError: 7/5 does not follow 3 numbers of its boot
+    """
+
+    def __init__(self) -> None:
+        self.last = NOTHING
+        """The one added last."""
+        self._upto: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return sum(self._upto.values())
+
+    def __contains__(self, number: Number) -> bool:
+        return FIRST_SEQ <= number.seq <= self._upto.get(number.boot, 0)
+
+    def add(self, number: Number) -> None:
+        """The next number of its boot."""
+        upto = self._upto.get(number.boot, 0)
+        if number.seq != upto + 1:
+            boot, seq = number
+            raise ValueError(f"{boot}/{seq} does not follow {upto} numbers of its boot")
+        self._upto[number.boot] = number.seq
+        self.last = number
+
+    def beyond(self, others: Runs) -> Iterator[Number]:
+        """Those that the others lack, in the order of their boots."""
+        for boot, upto in self._upto.items():
+            for seq in range(others._upto.get(boot, 0) + 1, upto + 1):
+                yield Number(boot, seq)
+
+
+class Ticks:
+    """A set of instances, of which each is a bit.
+
+    >>> ticks = Ticks()
+    >>> [ticks.add(InstanceId("attic", 7, seq)) for seq in (12, 900, 12)]
+    [True, True, False]
+    """
+
+    def __init__(self) -> None:
+        self._bits: dict[tuple[str, int], bytearray] = {}
+
+    def add(self, instance: InstanceId) -> bool:
+        """Whether it was not there before; now it is."""
+        bits = self._bits.setdefault((instance.source, instance.boot), bytearray())
+        place, bit = instance.seq >> 3, 1 << (instance.seq & 7)
+        if place >= len(bits):
+            bits.extend(bytes(place + 1 - len(bits)))
+        new = not bits[place] & bit
+        bits[place] |= bit
+        return new
+
+
 @dataclass
 class SentBy:
     """What one sensor's script has sent, under which number, and what it knows to have arrived."""
 
     name: str
-    said: dict[Number, Said] = field(default_factory=dict)
-    taken: dict[Number, None] = field(default_factory=dict)  # `send` returned: it must arrive …
+    said: dict[Number, Said] = field(default_factory=dict)  # until the node has committed it
+    taken: Runs = field(default_factory=Runs)  # `send` returned: it must arrive …
     lost: set[Number] = field(default_factory=set)  # … unless its own power went too early
     acknowledged: Number = NOTHING
+    highest: Number = NOTHING
+    """Of the numbers that were given to a reading."""
+    arrived: Runs = field(default_factory=Runs)
+    """What the node has committed: exactly these, in the order of their numbers."""
 
     def numbered(self, number: Number, said: Said) -> None:
         """A reading got its number."""
-        if self.said.setdefault(number, said) != said:
+        again = number in self.arrived and number not in self.said
+        if again or self.said.setdefault(number, said) != said:
             what = f"{self.name} has sent two readings under {tuple(number)}"
             raise BrokenPromise("number used twice", what)
+        self.highest = max(self.highest, number)
+
+    def committed(self, number: Number) -> None:
+        """The node has it for ever.
+
+        One without values stands for a lost one, and a script that does not know that it arrived
+        may send it again: those few are remembered.
+        """
+        self.arrived.add(number)
+        if self.said[number][0]:
+            del self.said[number]
 
     def heard(self, upto: Number) -> None:
         """The node has acknowledged everything up to this number."""

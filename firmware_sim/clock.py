@@ -31,10 +31,15 @@ class VirtualClock:
         self._asked = 0
         self._line: list[tuple[int, int, Call]] = []
 
+    def __len__(self) -> int:
+        """How much is to happen."""
+        return len(self._line)
+
     def at(self, when_ms: int, call: Call) -> None:
         """Call this then, or next if that time is over."""
         self._asked += 1
-        heapq.heappush(self._line, (max(when_ms, self.now_ms), self._asked, call))
+        when_ms = max(when_ms, self.now_ms)
+        heapq.heappush(self._line, (when_ms, self._asked, call))
 
     def after(self, delay_ms: int, call: Call) -> None:
         """Call this so many milliseconds from now."""
@@ -42,8 +47,9 @@ class VirtualClock:
 
     def run_until(self, end_ms: int) -> None:
         """Let everything happen that is due up to this time, and let it be this time."""
-        while self._line and self._line[0][0] <= end_ms:
-            self.now_ms, _, call = heapq.heappop(self._line)
+        line, pop = self._line, heapq.heappop
+        while line and line[0][0] <= end_ms:
+            self.now_ms, _, call = pop(line)
             self.events += 1
             call()
         self.now_ms = max(self.now_ms, end_ms)

@@ -26,6 +26,7 @@ from firmware_sim.device import Device
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
 
+TIDY_AT = 512  # records on a card before those that are acknowledged are deleted
 READINGS_MIN = 16  # also of a script that was dead all the time: a node cannot warm up on less
 
 
@@ -34,13 +35,14 @@ class Medium:
     """What a script's card holds, and how much of it is durable."""
 
     records: list[tuple[Number, bytes]] = field(default_factory=list)
+    gone: int = 0  # records before those, deleted since the node had acknowledged them
     mark: Number = NOTHING
     boot: int = 0
     synced: int = 0  # records
     synced_mark: Number = NOTHING
 
     def power_cut(self, chance: Random) -> list[Number]:
-        """Keep what was synced, perhaps a little more; the numbers that are gone."""
+        """Keep what was synced, perhaps a little more; the numbers that are lost."""
         kept = chance.randint(self.synced, len(self.records))
         gone = [number for number, _ in self.records[kept:]]
         del self.records[kept:]
@@ -48,12 +50,20 @@ class Medium:
         self.mark = self.synced_mark = chance.choice((self.synced_mark, self.mark))
         return gone
 
+    def tidy(self) -> None:
+        """Delete what a durable mark says is acknowledged, many at a time, as a spool does."""
+        if len(self.records) < TIDY_AT:
+            return
+        done = sum(number <= self.synced_mark for number, _ in self.records[: self.synced])
+        del self.records[:done]
+        self.gone, self.synced = self.gone + done, self.synced - done
+
 
 class MemorySpool(Spool):
     """A spool on a `Medium`."""
 
     def __init__(self, medium: Medium) -> None:
-        self._medium, self._place = medium, 0
+        self._medium, self._place = medium, medium.gone
         self.mark = medium.mark
         self.last = max((medium.mark, *(number for number, _ in medium.records)))
         self.unsynced = len(medium.records) - medium.synced
@@ -73,12 +83,14 @@ class MemorySpool(Spool):
         """As `Spool`."""
         medium = self._medium
         medium.synced, medium.synced_mark, self.unsynced = len(medium.records), medium.mark, 0
+        medium.tidy()
 
     def read_next(self) -> tuple[Number, bytes] | None:
         """As `Spool`."""
-        records = self._medium.records
-        while self._place < len(records):
-            found, self._place = records[self._place], self._place + 1
+        records, gone = self._medium.records, self._medium.gone
+        self._place = max(self._place, gone)
+        while self._place - gone < len(records):
+            found, self._place = records[self._place - gone], self._place + 1
             if found[0] > self.mark:
                 return found
         return None
@@ -121,6 +133,8 @@ class SourceDevice(Device):
         period_ms: int,
         until_ms: int,
         sync_every: int = 4,
+        resend_s: float = 2.0,
+        window: int = 16,
     ) -> None:
         super().__init__(network, "-".join(address), seed, tick_ms=500)
         self.sent, self._read = sent, read
@@ -130,8 +144,8 @@ class SourceDevice(Device):
             *address,
             folder=Path("unused"),
             sync_every=sync_every,
-            resend_s=2.0,
-            window=16,
+            resend_s=resend_s,
+            window=window,
             background=False,
         )
         self._readings = 0
@@ -157,6 +171,11 @@ class SourceDevice(Device):
         self.source.pump()
 
     @property
+    def spooled(self) -> int:
+        """How many readings its card holds, acknowledged ones among them."""
+        return len(self._medium.records)
+
+    @property
     def drained(self) -> bool:
         """Whether everything is acknowledged, as far as this life of the script knows."""
         last = self._medium.records[-1][0] if self._medium.records else NOTHING
@@ -168,7 +187,7 @@ class SourceDevice(Device):
             return
         values, label = self._read(self._readings)
         self._readings += 1
-        self.sent.taken[self.source.send(values, label)] = None
+        self.sent.taken.add(self.source.send(values, label))
         self.clock.after(self._period_ms, partial(self._sample, life))
 
     def _encoded(
@@ -181,7 +200,7 @@ class SourceDevice(Device):
 
     def _heard(self, payload: bytes) -> tuple[int, int]:
         upto = Number(*decode_ack(payload))
-        if upto.seq and upto <= next(reversed(self.sent.said), NOTHING):
+        if upto.seq and upto <= self.sent.highest:
             self.sent.heard(upto)  # number 0 acknowledges nothing: it asks for the first
         return upto
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+_END = b"\xff" * 4  # no part is that long: the end of an event
+
 
 class Digest:
     """A hash over everything that changed somebody's state, in the order in which it happened.
@@ -22,11 +24,12 @@ class Digest:
 
     def add(self, *parts: str | int | bytes) -> None:
         """Take these in, as one event."""
+        pieces: list[bytes] = []
         for part in parts:
             data = part if isinstance(part, bytes) else str(part).encode()
-            self._hash.update(len(data).to_bytes(4, "little"))
-            self._hash.update(data)
-        self._hash.update(b"\xff" * 4)  # no part is that long: the end of the event
+            pieces += (len(data).to_bytes(4, "little"), data)
+        pieces.append(_END)
+        self._hash.update(b"".join(pieces))
         self.parts += 1
 
     def hex(self) -> str:

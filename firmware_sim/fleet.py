@@ -8,7 +8,6 @@ from functools import partial
 
 from nacl.signing import SigningKey
 
-from edge_opid.source.number import Number
 from edge_opid.wire import InstanceId, digest
 from firmware_sim.checks import Witness
 from firmware_sim.checks_promise import BrokenPromise, Said
@@ -51,6 +50,7 @@ class SimFleet:
     """Real nodes, sources and gateway on one virtual clock."""
 
     key = KEY
+    events_max = EVENTS_MAX
 
     def __init__(
         self,
@@ -112,10 +112,8 @@ class SimFleet:
         chance = dice(self.story.seed, "label", script.client, place)
         sent = self.witness.sources[script.node][script.source]
         if chance.random() < 0.6 and sent.taken:
-            number: Number = next(reversed(sent.taken))
-            self.labeller.tell(
-                script.node, InstanceId(script.source, *number), chance.choice(CLASSES)
-            )
+            number = InstanceId(script.source, *sent.taken.last)
+            self.labeller.tell(script.node, number, chance.choice(CLASSES))
 
     def checkpoint(self) -> None:
         """The broker writes its memory to its disk."""
@@ -143,11 +141,19 @@ class SimFleet:
         )
 
     def _live(self) -> int:
+        self.start()
+        self.clock.run_until(self.story.until_ms)
+        return self.finish()
+
+    def start(self) -> None:
+        """Everybody boots, and every fault has its time."""
         for name, device in self.devices.items():
             self.clock.after(self._first_boot_ms(name), device.boot)
         for fault in self.faults:
             inflict(self, fault)
-        self.clock.run_until(self.story.until_ms)
+
+    def finish(self) -> int:
+        """The story is over: all agree, and everything has arrived; after how many ms they did."""
         agreed_ms = self._until(self.disagreement, AGREE_MS, "no agreement")
         self._until(self.unacknowledged, DRAIN_MS, "readings stuck")
         self.witness.close()
@@ -166,7 +172,7 @@ class SimFleet:
         """Let time pass until nothing speaks against it any more; how much has passed."""
         end_ms = self.story.until_ms + most_ms
         while reason := why_not():
-            if self.clock.now_ms >= end_ms or self.clock.events > EVENTS_MAX:
+            if self.clock.now_ms >= end_ms or self.clock.events > self.events_max:
                 raise BrokenPromise(promise, reason)
             self.clock.run_for(500)
         return self.clock.now_ms - self.story.until_ms

@@ -171,14 +171,15 @@ class SimLink:
         if connection is not self._connection:
             return
         match packet:
-            case Accepted(session_present=present):
-                self._begin(present)
-            case Publish(packet_id=packet_id, message=message):
-                self._arrived(packet_id, message)
             case Confirm(packet_id=packet_id):
                 if self._outbox.confirmed(packet_id) is not None:
                     self.counters.published += 1
                 self._flush()
+                return  # nothing to poll
+            case Publish(packet_id=packet_id, message=message):
+                self._arrived(packet_id, message)
+            case Accepted(session_present=present):
+                self._begin(present)
         if self._running:
             self._on_arrival()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from edge_opid.link.contract import Will
 from edge_opid.link.outbox import Outgoing
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(NamedTuple):
     """A client says who it is."""
 
     client: str
@@ -18,31 +18,27 @@ class Connect:
     will: Will | None
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """The broker takes it, and says whether it remembers it."""
 
     session_present: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(NamedTuple):
     """Ask for a filter, or with `qos` -1 ask no longer."""
 
     filter: str
     qos: int
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(NamedTuple):
     """A message under a packet id, which means something to this connection only."""
 
     packet_id: int
     message: Outgoing
 
 
-@dataclass(frozen=True, slots=True)
-class Confirm:
+class Confirm(NamedTuple):
     """The receiver of a message has it."""
 
     packet_id: int

@@ -44,6 +44,16 @@ class RoutingBroker(MemoryBroker):
             self._enqueue(client, session, message, min(qos, message.qos), False)
             self.awake[client] = None
 
+    def _enqueue(
+        self, client_id: str, session: Session, message: Outgoing, qos: int, retain: bool
+    ) -> None:
+        """As `MemoryBroker` does; a message that need not be changed is not copied."""
+        if (qos, retain) == (message.qos, message.retain) and len(session.queue) < self.queue_max:
+            if session.on_lost is not None or qos:
+                session.queue.append(message)
+        else:
+            super()._enqueue(client_id, session, message, qos, retain)
+
     def _wanted_by(self, topic: str) -> list[tuple[str, Session, int]]:
         found = []
         for client, session in self.sessions.items():

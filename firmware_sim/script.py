@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_opid.node.config import NodeConfig
 from edge_opid.wire import SensorDeployed, SensorRetired
@@ -19,12 +20,12 @@ from firmware_sim.scenario import Event, Scenario
 from firmware_sim.sensors_catalogue import Catalogued
 from firmware_sim.sensors_reading import SimulatedSensor
 from firmware_sim.world import World, open_world
-from firmware_sim.worlds.chance import Array, stream
+from firmware_sim.worlds.chance import stream
 from firmware_sim.worlds.truth import Truths
 
 BEGINS_S = 6 * 3_600.0  # a morning
-STRETCH = 64  # readings computed at once
-KEPT = 4  # stretches of each node: whoever is late still finds his
+STRETCH = 256  # readings computed at once
+KEPT = 2  # stretches of each node: whoever is late still finds his
 SILENT_READINGS = 8  # a sensor that misses so many counts as silent
 SHEET_READINGS = 50  # from which reference and scale follow where there is no data sheet
 WARM_UP_READINGS = 40  # of a node, for sensors without a data sheet
@@ -205,12 +206,13 @@ class Script:
         """The `place`-th reading of a node, from 0."""
         number, offset = divmod(place, STRETCH)
         values, truths = self._stretch(node, number)
-        said = {name: float(v[offset]) for name, v in values.items() if not math.isnan(v[offset])}
-        return Instance(node, place, said, truths[offset], self._known[node][place])
+        said = {name: v for name, column in values if (v := column[offset]) == v}  # not NaN
+        return Instance(node, place, said, truths[offset], bool(self._known[node][place]))
 
-    def _told(self, node: str) -> list[bool]:
+    def _told(self, node: str) -> NDArray[np.bool_]:
+        """A byte for each reading: a week of them is half a megabyte."""
         chance = stream(self.seed, "told", node)
-        return [bool(draw < self.scenario.labels) for draw in chance.random(self.scenario.readings)]
+        return np.asarray(chance.random(self.scenario.readings) < self.scenario.labels)
 
     def _time_s(self, place: int) -> float:
         return BEGINS_S + place * self.scenario.every_s
@@ -219,16 +221,16 @@ class Script:
         times = [self._time_s(place) for place in range(first, first + count)]
         return self._worlds[node].over(np.array(times))
 
-    def _computed(self, node: str, number: int) -> tuple[dict[str, Array], list[str]]:
+    def _computed(self, node: str, number: int) -> tuple[list[tuple[str, list[float]]], list[str]]:
         first = number * STRETCH
         truths = self._truths(node, first, STRETCH)
         places = np.arange(first, first + STRETCH)
-        values = {}
+        values = []
         for life in self._lives[node]:
             if life.begins < first + STRETCH and life.ends > first:
                 said = life.specimen.read_block(truths)
                 said[(places < life.begins) | (places >= life.ends)] = math.nan
-                values[life.sensor.id] = said
+                values.append((life.sensor.id, said.tolist()))
         return values, self._worlds[node].labels(truths)
 
     def _sheet(self, node: str, sensor: str) -> tuple[float, float]:

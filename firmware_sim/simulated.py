@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from edge_opid.source.number import Number
 from edge_opid.store import Limits
 from edge_opid.wire import Channel, Desired, InstanceId, Prediction, Topic, decode, open_sealed
 from firmware_sim import fleet_story
@@ -169,7 +168,7 @@ class ScenarioFleet(SimFleet):
 
     def _sent(self, node: str, place: int) -> None:
         """The reading has its number: remember it, and label it later if it came without."""
-        number: Number = next(reversed(self.witness.sources[node][SOURCE].taken))
+        number = self.witness.sources[node][SOURCE].taken.last
         self.audience.place[node, number.boot, number.seq] = place
         instance, late = self.script.instance(node, place), self.script.scenario.label_late
         if instance.known and late:

@@ -291,7 +291,7 @@ def cut_at(step: int, seed: int, window_ms: int = 0, kind: type[EdgeNode] = Edge
 
 def timeless(history: list[bytes]) -> list:
     """The inputs without the times at which the node saw them."""
-    return [replace(inputs.unpack(record), now_ms=0) for record in history]
+    return [inputs.unpack(record)._replace(now_ms=0) for record in history]
 
 
 def but_for_times(node: EdgeNode) -> bytes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from edge_opid.errors import OpidError
 
@@ -29,16 +29,14 @@ class TopicError(OpidError, ValueError):
     """The topic or the filter is at fault, and no broker would take it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """Which arrival of which connection a delivery was. Only its own link can read it."""
 
     connection: int
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One message as it arrived. `receipt` is None for QoS 0: there is nothing to acknowledge."""
 
     topic: str

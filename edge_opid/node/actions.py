@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Keep this record for the next commit: one accepted input (`inputs.pack`)."""
 
     record: bytes
@@ -17,8 +17,7 @@ class Commit:
     """Make what was appended durable, then call `committed`; if that fails, `commit_failed`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(NamedTuple):
     """Send a message, at least once."""
 
     topic: str
@@ -26,8 +25,7 @@ class Publish:
     retain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """Tell the broker that this delivery has been dealt with: the token given to `handle`."""
 
     token: object

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..wire import LIMITS, InstanceId
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """What the sensors said at one moment, and the readings that said it."""
 
     time_ms: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,7 @@ from ..wire import LIMITS, Event, Example, InstanceId, Introduction, Summary, to
 from .senses import Senses
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
+class Predicted(NamedTuple):
     """A guess about an instance, made before its label was seen."""
 
     instance: InstanceId
@@ -27,8 +26,7 @@ class Predicted:
     """The names of x; none while references and scales are still being estimated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(NamedTuple):
     """Something to count, by a short word; a sentence where it should not have happened."""
 
     reason: str

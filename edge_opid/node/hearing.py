@@ -15,13 +15,18 @@ class Hearing:
         self.last: dict[str, int] = {}
         self._arrived: dict[str, int] = {}
         """When the sensors of the latest order joined: their silence begins then."""
+        self._asked: tuple[object, ...] = ()
+        """What nobody was found overdue under: until it changes, nobody is."""
+        self._news = 0
 
     def heard(self, sensors: Iterable[str], now_ms: int) -> None:
         """These sensors have spoken."""
+        self._news += 1
         self.last.update(dict.fromkeys(sensors, now_ms))
 
     def expect(self, sensors: Iterable[str], arrived: Iterable[str], now_ms: int) -> None:
         """Another layout: forget those that are gone, wait for those that are new."""
+        self._news += 1
         kept = set(sensors)
         self.last = {sensor: at for sensor, at in self.last.items() if sensor in kept}
         self._arrived = dict.fromkeys(arrived, now_ms)
@@ -33,6 +38,16 @@ class Hearing:
         and not the sensors. `since_ms` is when the node began to listen: what it slept through is
         nobody's silence.
         """
+        asked = (self._news, since_ms, senses.silent, senses.sensors)
+        if asked == self._asked:
+            return ()
+        quiet = self._quiet(senses, since_ms)
+        self._asked = () if quiet else asked
+        return quiet
+
+    def _quiet(self, senses: Senses, since_ms: int) -> tuple[str, ...]:
+        if self._all_spoke_at_once(senses, since_ms):
+            return ()
         heard = {sensor: at for sensor, at in self.last.items() if at >= since_ms}
         if not heard:
             return ()
@@ -44,6 +59,11 @@ class Hearing:
             if silence_ms > 1000 * senses.sensors[sensor].timeout_s:
                 quiet.append(sensor)
         return tuple(quiet)
+
+    def _all_spoke_at_once(self, senses: Senses, since_ms: int) -> bool:
+        """As they mostly do: then there is no need to look at each."""
+        times = set(self.last.values())
+        return len(times) == 1 and min(times) >= since_ms and self.last.keys() >= set(senses.alive)
 
     def state(self) -> dict[str, Any]:
         """Plain values, for `restored`."""

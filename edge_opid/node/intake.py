@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..errors import Refusal
 from ..wire import Reading
@@ -46,8 +47,7 @@ class IntakeLimits:
 LIMITS = IntakeLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(NamedTuple):
     """Apply these now, in this order. `skipped` numbers before the first are given up."""
 
     readings: tuple[Reading, ...]
@@ -135,7 +135,9 @@ class Intake:
     def due(self, now_ms: int) -> list[tuple[str, int, int]]:
         """The acknowledgements (source, boot, seq) to publish again now, as requests to resend."""
         self._tell_time(now_ms)
-        requests = []
+        requests: list[tuple[str, int, int]] = []
+        if not self._gaps:
+            return requests
         for source, gap in list(self._gaps.items()):
             if self._closed(source, gap):
                 self._forget(source)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Serving:
             return made
         self._failure = ""
         winner, version = int(scores.argmax()), predictor.version
-        return replace(made, winner=winner, scores=scores, predictor=NAME, model_version=version)
+        return made._replace(winner=winner, scores=scores, predictor=NAME, model_version=version)
 
     def troubles(self, columns: tuple[str, ...], counts: Counter[str]) -> list[str]:
         """Why the file is not served for a layout with these columns; empty while it is."""

@@ -55,6 +55,7 @@ class NodeState:
         self.recent = Recent(config.recent)
         self.board = Scoreboard()
         self.frequency = [0] * len(config.classes)
+        self._frequent: Columns | None = None  # the shares of the classes, until the next label
         self.slots = Slots()
         self.gathering = Gathering()
         self.version, self.content, self.layout_version = 0, "", 0
@@ -85,7 +86,8 @@ class NodeState:
         known = {s: v for s, v in change.values.items() if s in self.senses.sensors}
         effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
         self.hearing.heard(known, change.now_ms)
-        returned = [sensor for sensor in known if sensor in self.senses.silent]
+        silent = self.senses.silent
+        returned = [sensor for sensor in known if sensor in silent] if silent else []
         if returned:
             self.senses.welcome(returned)
             self.board.forget("bridge")
@@ -96,7 +98,9 @@ class NodeState:
         complete = self.assembler.add(
             change.now_ms, change.time_ms, number, known, change.label, self.senses.alive
         )
-        return effects + [effect for each in complete for effect in self._instance(each)]
+        for each in complete:
+            effects += self._instance(each)
+        return effects
 
     def _closed(self, change: Closed) -> list[Effect]:
         complete = self.assembler.close(change.now_ms)
@@ -148,8 +152,10 @@ class NodeState:
         return self.predicted(values, number, time_ms, self._encoded(values))[0]
 
     def _scores(self, values: Mapping[str, float], x: Columns | None) -> dict[str, Columns]:
-        total = max(1, sum(self.frequency))
-        scores = {"frequent": np.array(self.frequency, np.float32) / np.float32(total)}
+        if self._frequent is None:
+            total = max(1, sum(self.frequency))
+            self._frequent = np.array(self.frequency, np.float32) / np.float32(total)
+        scores = {"frequent": self._frequent}
         if x is not None:
             scores |= self.senses.scores(x)
         if self.slots:
@@ -182,6 +188,7 @@ class NodeState:
     ) -> list[Effect]:
         self.board.record(entry.guesses, truth)
         self.frequency[truth] += 1
+        self._frequent = None
         started_over = self._warm(values, truth)
         if not started_over and x is not None:
             self.senses.learn(x, truth)
@@ -293,7 +300,7 @@ class NodeState:
         mine.assembler = Assembler.from_state(saved["assembler"], config.window_ms)
         mine.recent = Recent.from_state(saved["recent"], config.recent)
         mine.board = Scoreboard.from_state(saved["board"])
-        mine.frequency = list(saved["frequency"])
+        mine.frequency, mine._frequent = list(saved["frequency"]), None
         mine.slots = Slots.restored(saved["slots"])
         mine.gathering = Gathering(saved["owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]

@@ -74,7 +74,7 @@ class Voice:
 
     def _prediction(self, made: Predicted, layout_version: int) -> bytes:
         classes = self._config.classes
-        scores = {name: float(score) for name, score in zip(classes, made.scores, strict=True)}
+        scores = dict(zip(classes, made.scores.tolist(), strict=True))
         prediction = Prediction(
             made.instance,
             made.time_ms,

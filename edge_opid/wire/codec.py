@@ -17,6 +17,8 @@ edge_opid.wire.errors.WireError: ack.seq is missing: the message ends after 23 b
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from edge_opid.wire.documents import Introduction, Summary
@@ -24,6 +26,7 @@ from edge_opid.wire.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.messages import Ack, Example, Label, Message, Prediction, Reading, Status
 from edge_opid.wire.packing import Reader, pack
+from edge_opid.wire.quick import quick
 from edge_opid.wire.records import Record
 from edge_opid.wire.sensors import SensorDeployed, SensorRetired, SensorReturned, SensorSilent
 from edge_opid.wire.topics import Channel
@@ -59,9 +62,14 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes, *expected: type[M]) -> M:
     """The message in `payload`, which must be one of the `expected` kinds."""
-    by_kind = {each.kind: each for each in expected}
-    names = " or ".join(by_kind)
-    _check_size(len(payload), max(each.bytes_max for each in expected), names)
+    by_kind, names, at_most = _kinds(expected)
+    _check_size(len(payload), at_most, names)
+    usual: M | None = quick(payload, SCHEMA_VERSION, by_kind)
+    return _read(payload, by_kind, names) if usual is None else usual
+
+
+def _read(payload: bytes, by_kind: Mapping[str, type[M]], names: str) -> M:
+    """The message, value by value; or what is wrong with it."""
     kind = _kind_in(payload, names)
     if kind not in by_kind:
         raise WireError("kind", f"the message must be a {names}, got {shown(kind)}")
@@ -71,6 +79,13 @@ def decode(payload: bytes, *expected: type[M]) -> M:
     message: M = Record(found).read(reader, found.kind)
     reader.finish(found.kind)
     return message
+
+
+@lru_cache(maxsize=64)
+def _kinds(expected: tuple[type[M], ...]) -> tuple[dict[str, type[M]], str, int]:
+    """The expected messages by kind, what an error calls them, and the size of the largest."""
+    by_kind = {each.kind: each for each in expected}
+    return by_kind, " or ".join(by_kind), max(each.bytes_max for each in expected)
 
 
 def decode_on(channel: Channel, payload: bytes) -> Message:

@@ -8,14 +8,16 @@ annotations; the codec follows.
 # ruff: noqa: D102 - `Field` says once, for all kinds, what check, read and plain do
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 from edge_opid.wire.errors import WireError, shown
-from edge_opid.wire.ids import check_id
+from edge_opid.wire.ids import are_ids, check_id
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.packing import Reader
 
@@ -34,6 +36,14 @@ class Field(ABC):
     def plain(self, value: Any) -> Any:
         """`value` as msgpack can pack it."""
         return value
+
+    def all_fit(self, values: Collection[Any]) -> bool:  # noqa: ARG002 - nothing is known here
+        """Whether all of these certainly may stand there; if not, `check` says it of each."""
+        return False
+
+    def all_plain(self, values: Collection[Any]) -> Iterable[Any]:
+        """`plain` of each."""
+        return map(self.plain, values)
 
 
 class Scalar(Field):
@@ -60,6 +70,8 @@ class Whole(Scalar):
     high: int = LIMITS.integer_max
 
     def check(self, value: Any, where: str) -> None:
+        if type(value) is int and self.low <= value <= self.high:
+            return
         if not isinstance(value, int) or isinstance(value, bool):
             raise WireError("type", f"{where} must be a whole number, got {shown(value)}")
         if not self.low <= value <= self.high:
@@ -89,6 +101,15 @@ class Number(Scalar):
     def plain(self, value: Any) -> Any:
         return float(value)
 
+    def all_fit(self, values: Collection[Any]) -> bool:
+        if set(map(type, values)) != {float} or math.isnan(sum(values)):  # one NaN makes it NaN
+            return False
+        low: float = max(self.low, -self.high)
+        return bool(low <= min(values) and max(values) <= self.high)
+
+    def all_plain(self, values: Collection[Any]) -> Iterable[Any]:
+        return map(float, values)
+
 
 @dataclass(frozen=True)
 class Flag(Scalar):
@@ -110,6 +131,9 @@ class Identifier(Scalar):
     def check(self, value: Any, where: str) -> None:
         check_id(value, where)
 
+    def all_fit(self, values: Collection[Any]) -> bool:
+        return are_ids(tuple(values))
+
 
 @dataclass(frozen=True)
 class Text(Scalar):
@@ -119,6 +143,12 @@ class Text(Scalar):
     pattern: str = r".+"
 
     def check(self, value: Any, where: str) -> None:
+        if (
+            type(value) is str
+            and len(value) <= LIMITS.text_bytes_max
+            and _fits(value, self.pattern)
+        ):
+            return
         if not isinstance(value, str):
             raise WireError("type", f"{where} must be text, got {shown(value)}")
         if not value.isprintable() or not re.fullmatch(self.pattern, value):
@@ -131,6 +161,13 @@ class Text(Scalar):
             raise WireError(
                 "length", f"{where} must have at most {LIMITS.text_bytes_max} bytes, got {size}"
             )
+
+
+@lru_cache(maxsize=256)  # a node's classes, in every reading and every prediction
+def _fits(text: str, pattern: str) -> bool:
+    """Whether a text is as `Text` wants it."""
+    printable = text.isprintable() and re.fullmatch(pattern, text) is not None
+    return printable and len(text.encode()) <= LIMITS.text_bytes_max
 
 
 @dataclass(frozen=True)
@@ -196,6 +233,8 @@ class Table(Field):
         if not isinstance(value, Mapping):
             raise WireError("type", f"{where} must be a mapping, got {shown(value)}")
         check_length(value, self.at_most, where)
+        if self.key.all_fit(value) and self.field.all_fit(value.values()):
+            return
         key_where = f"a key of {where}"
         for key, item in value.items():
             self.key.check(key, key_where)
@@ -218,7 +257,7 @@ class Table(Field):
         return table
 
     def plain(self, value: Any) -> Any:
-        return {key: self.field.plain(item) for key, item in value.items()}
+        return dict(zip(value, self.field.all_plain(value.values()), strict=True))
 
 
 def check_length(items: Any, at_most: int, where: str) -> None:

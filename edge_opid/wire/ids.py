@@ -7,11 +7,25 @@ named `a/b` escape the pattern that pins it to its own topic; a plus or a hash w
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from edge_opid.wire.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS
 
 ID_PATTERN = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LIMITS.id_chars_max - 1}}}")
+
+
+@lru_cache(maxsize=1024)  # the same few names come with every reading
+def is_id(text: str) -> bool:
+    """Whether a text that is not too long is an id."""
+    # fullmatch, because `$` would let a trailing newline through
+    return ID_PATTERN.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=32)  # 13 kB for the largest set of names
+def are_ids(names: tuple[str, ...]) -> bool:
+    """The same for all names of a message: a node's readings have mostly the same."""
+    return all(isinstance(each, str) and ID_PATTERN.fullmatch(each) for each in names)
 
 
 def check_id(value: object, what: str) -> str:
@@ -25,8 +39,7 @@ def check_id(value: object, what: str) -> str:
     edge_opid.wire.errors.WireError: sensor must be 1 to 32 of a-z, 0-9, _ and - and start with \
 a letter or digit, got 'attic/temp': rename it
     """
-    # fullmatch, because `$` would let a trailing newline through
-    if isinstance(value, str) and ID_PATTERN.fullmatch(value):
+    if isinstance(value, str) and len(value) <= LIMITS.id_chars_max and is_id(value):
         return value
     raise WireError(
         "id",

@@ -1,4 +1,4 @@
-"""msgpack, one value at a time: the only file that imports it.
+"""msgpack, one value at a time.
 
 A decoder that builds whatever the bytes describe can be made to build 47 MB from 8 kB. This
 reader looks at the type byte before it lets msgpack build anything, so only what the schema asks
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any, TypeVar
 
-import msgpack  # type: ignore[import-untyped]  # ships no types; this file is its only user
+import msgpack  # type: ignore[import-untyped]  # ships no types
 
 from edge_opid.wire.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS

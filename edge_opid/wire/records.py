@@ -12,6 +12,8 @@ so that adding one changes no byte of the messages that do not use it.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from operator import attrgetter
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -28,8 +30,9 @@ class Checked:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for slot in slots_of(type(self)).values():
-            slot.field.check(getattr(self, slot.name), f"{self.kind}.{slot.name}")
+        checks, values = _CHECKS.get(type(self)) or _checks_of(type(self))
+        for (check, where), value in zip(checks, values(self), strict=False):
+            check(value, where)
         self.check_together()
 
     def check_together(self) -> None:
@@ -37,12 +40,12 @@ class Checked:
 
     def plain(self) -> dict[str, Any]:
         """The record as a map that msgpack can pack, in the order of the fields."""
-        values = ((slot, getattr(self, slot.name)) for slot in slots_of(type(self)).values())
-        return {
-            slot.name: slot.field.plain(value)
-            for slot, value in values
-            if slot.required or value != slot.default
-        }
+        found = {}
+        for name, field, required, default in slots_of(type(self)).values():
+            value = getattr(self, name)
+            if required or value != default:
+                found[name] = field.plain(value)
+        return found
 
 
 class Slot(NamedTuple):
@@ -59,11 +62,13 @@ _SLOTS: dict[type[Checked], dict[str, Slot]] = {}  # found once for each class, 
 
 def slots_of(record: type[Checked]) -> dict[str, Slot]:
     """The fields of a record by name, found in its annotations."""
-    if record not in _SLOTS:
+    found = _SLOTS.get(record)
+    if found is None:
         hints = get_type_hints(record, include_extras=True)
         members = dataclasses.fields(record)  # type: ignore[arg-type]  # every record is one
-        _SLOTS[record] = {each.name: _slot(each, hints[each.name]) for each in members}
-    return _SLOTS[record]
+        found = {each.name: _slot(each, hints[each.name]) for each in members}
+        _SLOTS[record] = found
+    return found
 
 
 def _slot(member: dataclasses.Field[Any], hint: Any) -> Slot:
@@ -71,6 +76,24 @@ def _slot(member: dataclasses.Field[Any], hint: Any) -> Slot:
         return Slot(member.name, _field_for(hint), False, member.default_factory())
     required = member.default is dataclasses.MISSING
     return Slot(member.name, _field_for(hint), required, member.default)
+
+
+Check = Callable[[Any, str], None]
+Values = Callable[[Any], tuple[Any, ...]]
+_CHECKS: dict[type[Checked], tuple[list[tuple[Check, str]], Values]] = {}
+
+
+def _checks_of(record: type[Checked]) -> tuple[list[tuple[Check, str]], Values]:
+    """How each field is checked and what an error calls it, and the values in the same order.
+
+    Made once for each class: this runs for every message that is sent or arrives.
+    """
+    slots = slots_of(record)
+    checks: list[tuple[Check, str]] = [
+        (slot.field.check, f"{record.kind}.{name}") for name, slot in slots.items()
+    ]
+    values: Values = attrgetter(*slots, "kind")  # two names at least, or it gives no tuple
+    return _CHECKS.setdefault(record, (checks, values))
 
 
 def _field_for(hint: Any) -> Field:
