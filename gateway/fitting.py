@@ -6,6 +6,8 @@ Two views of the same columns compete, by how often they were right on held-out 
   columns are X^(a) of the E-stage, learned from the batch alone (the paper's).
 - **group**: some members have had all of these columns for long, the newcomers' among them; then W
   for all columns comes from their statistics, and the E-stage only corrects it.
+
+A batch of a few moments of many nodes is no ground to choose on: see `continuing`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from edge_opid.layout.layout import BIAS
 from edge_opid.model import WEIGHT_MAX
 from edge_opid.wire import to_bytes
 
+from .continuing import continued, too_brief
 from .estage import (
     COMPACT,
     LINEAR,
@@ -104,6 +107,8 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
 
 def _views(job: FitJob, group: Known, X: Floats, y: NDArray[np.int64]) -> list[View | None]:
     columns = job.change.columns
+    if too_brief(job):
+        return [_continued(job, group, X, y)]
     paper = _view(job, group, group.survivors, X, y, needed=0)
     if len(group.survivors) == len(columns):
         return [paper]
@@ -135,6 +140,14 @@ def _view(
     else:
         best = fit_best(Z, Xa, y, len(job.classes), seed=seed, candidates=LINEAR)
     return View(tuple(survivors), new, found, W_s, task, best)
+
+
+def _continued(job: FitJob, group: Known, X: Floats, y: NDArray[np.int64]) -> View:
+    """The group's statistics and the batch as one, for all columns."""
+    found = pool(group.members, group.survivors, len(job.classes))
+    W, best = continued(job, found, X, y)
+    task = Batch.of(X @ W, X[:, :0], y, len(job.classes))
+    return View(job.change.columns, (), found, W, task, best)
 
 
 def _names(job: FitJob, survivors: Sequence[str], new: Sequence[str]) -> Names:
