@@ -142,6 +142,30 @@ def test_a_batch_of_one_hour_does_not_overturn_what_the_group_knew(monkeypatch):
     assert fleet.agreed()
 
 
+def test_what_others_know_of_the_newcomer_is_continued_too():
+    """Eight nodes have had the sensor for long; four get it, and few moments of them say more."""
+    late = MANY[:4]
+    fleet = FleetRig(names=MANY, policy=POLICY, lacking=dict.fromkeys(late, ("pm",)))
+    fleet.pass_s(2)
+    for _ in range(60):
+        for name in MANY:
+            fleet.read(name)
+    fleet.pass_s(31)  # everybody has uploaded what it knows
+    for name in late:
+        fleet.event(
+            name, SensorDeployed(f"pm-{name}", "pm", fleet.now_ms, reference=0.0, scale=1.0)
+        )
+    fleet.pass_s(8)
+    for _ in range(16):
+        for name in late:
+            fleet.read(name)
+        fleet.pass_s(1)
+    first, _, last = fleet.fits
+    assert (first.size, last.size, last.chosen) == (0, 60, CONTINUED)
+    assert set(first.pooled) == set(last.pooled) == {f"{SITE}/{name}" for name in MANY[4:]}
+    assert fleet.agreed()
+
+
 # -- measuring -------------------------------------------------------------------------------------
 
 
