@@ -6,6 +6,8 @@ Two views of the same columns compete, by how often they were right on held-out 
   columns are X^(a) of the E-stage, learned from the batch alone (the paper's).
 - **group**: some members have had all of these columns for long, the newcomers' among them; then W
   for all columns comes from their statistics, and the E-stage only corrects it.
+
+A batch of a few moments of many nodes is no ground to choose on: see `continuing`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from edge_opid.layout.layout import BIAS
 from edge_opid.model import WEIGHT_MAX
 from edge_opid.wire import to_bytes
 
+from .continuing import CONTINUED, continued, too_brief
 from .estage import (
     COMPACT,
     LINEAR,
@@ -58,7 +61,7 @@ class View:
 
     @property
     def accuracy(self) -> float:
-        """On held-out instances; 0 without any."""
+        """On instances it had not learned from; 0 without any."""
         return float(self.best.hits.mean()) if len(self.best.hits) else 0.0
 
 
@@ -104,11 +107,12 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
 
 def _views(job: FitJob, group: Known, X: Floats, y: NDArray[np.int64]) -> list[View | None]:
     columns = job.change.columns
-    paper = _view(job, group, group.survivors, X, y, needed=0)
+    view = _continued if too_brief(job) else _view
+    paper = view(job, group, group.survivors, X, y, needed=0)
     if len(group.survivors) == len(columns):
         return [paper]
     needed = GROUP_READINGS_PER_COLUMN * len(columns)
-    return [paper, _view(job, group, columns, X, y, needed)]
+    return [paper, view(job, group, columns, X, y, needed)]
 
 
 def _view(
@@ -135,6 +139,23 @@ def _view(
     else:
         best = fit_best(Z, Xa, y, len(job.classes), seed=seed, candidates=LINEAR)
     return View(tuple(survivors), new, found, W_s, task, best)
+
+
+def _continued(
+    job: FitJob,
+    group: Known,
+    survivors: Sequence[str],
+    X: Floats,
+    y: NDArray[np.int64],
+    needed: int,
+) -> View | None:
+    """Statistics for these columns and the batch as one, for all columns; or None, as above."""
+    found = pool(group.members, survivors, len(job.classes))
+    if found.known.readings < needed:
+        return None
+    W, best = continued(job, found, X, y)
+    task = Batch.of(X @ W, X[:, :0], y, len(job.classes))
+    return View(job.change.columns, (), found, W, task, best)
 
 
 def _names(job: FitJob, survivors: Sequence[str], new: Sequence[str]) -> Names:
@@ -200,6 +221,8 @@ def _worth_pushing(job: FitJob, view: View, X: Floats, y: NDArray[np.int64]) -> 
     """
     if job.previous is None:
         return view.pool.known.readings > 0 or view.best.chosen != "z"
+    if view.best.chosen == CONTINUED:
+        return True
     since = slice(job.previous.size, None)
     scores = fitted_model(job.previous, job.change).scores(X[since])
     before = np.mean(scores.argmax(1) == y[since])

@@ -66,7 +66,7 @@ class Policy:
 
     silence_s: float = 3_600.0  # a sensor silent for longer is retired; nodes bridge meanwhile
     settle_s: float = 5.0  # announcements of a node within it are one change
-    measure_readings: int = 50  # first values from which reference and scale are estimated
+    measure_readings: int = 50  # first values, its own and its peers', for reference and scale
     summary_wait_s: float = 60.0  # for nodes to upload what they knew before a change
     first_batch: int = 30  # labelled instances for the first fit; then twice as many each time
     batch_max: int = 960  # of a change: then it is closed

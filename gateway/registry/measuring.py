@@ -19,14 +19,33 @@ from .lives import give_way
 from .records import NodeKey, SensorRecord
 from .room import room_for
 
+OWN_MIN = 8
+"""Values of its own that a sensor needs, however many peers it has: they look at one moment, and
+whoever has seen only that takes it for the sensor's whole range."""
+LIKE_SCALES, LIKE_TIMES = 4.0, 10.0
+"""Two sensors are alike when the middles of their values are within so many scales, of the wider
+one, and its scale is at most so many times the other's."""
+
+Peers = tuple[str, str, int]
+"""Group, role, and how many knots: those who may share an estimate."""
+
 
 class Measuring:
-    """The first values of sensors in state `measuring`."""
+    """The first values of sensors in state `measuring`.
+
+    A sensor needs `readings` values, its own or those of its peers: sensors in the same role of the
+    same group that are measured at the same time. A hundred nodes that get the same new sensor know
+    after a few readings what one node knows after fifty; all of them then have the same reference
+    and scale, as if from a data sheet, so that what they learn adds up. Sensors whose values are
+    not alike are different makes, and no peers.
+    """
 
     def __init__(self, readings: int) -> None:
         self._readings = readings
         self._first: dict[tuple[str, str, str], tuple[int, WarmUp]] = {}
         """With the date of the announcement: a later one is about another thing of the same id."""
+        self._agreed: dict[Peers, list[Sensor]] = {}
+        """What peers' values suggest, once there are enough: one for each make among them."""
 
     def listening(self, fleet: Fleet) -> set[NodeKey]:
         """The nodes whose readings are wanted. What was heard of sensors retired since is dropped.
@@ -34,13 +53,10 @@ class Measuring:
         >>> Measuring(50).listening(Fleet([]))
         set()
         """
-        wanted = {
-            each.key
-            for sensors in fleet.sensors.values()
-            for each in sensors.values()
-            if each.state == SensorState.MEASURING
-        }
+        wanted = {each.key: each for each in _measured(fleet)}
         self._first = {key: first for key, first in self._first.items() if key in wanted}
+        roles = {(fleet.nodes[each.site, each.node].group, each.role) for each in wanted.values()}
+        self._agreed = {peers: found for peers, found in self._agreed.items() if peers[:2] in roles}
         return {(site, node) for site, node, _ in wanted}
 
     def heard(
@@ -53,6 +69,7 @@ class Measuring:
             if record is not None and record.state == SensorState.MEASURING:
                 estimate = self._add(fleet, record, value)
                 if estimate is not None:
+                    del self._first[record.key]
                     self._enter(fleet, record, estimate, now_ms)
                     finished.append(sensor)
         return finished
@@ -60,16 +77,47 @@ class Measuring:
     def _add(self, fleet: Fleet, record: SensorRecord, value: float) -> Sensor | None:
         """Keep a value; what all of them suggest, when there are enough."""
         told_ms, warmup = self._first.get(record.key, (-1, None))
+        knots = knots_like_its_neighbours(fleet, record)
         if warmup is None or told_ms != record.told_ms:
-            knots = knots_like_its_neighbours(fleet, record)
             gate = fleet.nodes[record.site, record.node].gate
             warmup = WarmUp([record.id], self._readings, knots, gate=gate)
             self._first[record.key] = record.told_ms, warmup
         warmup.add({record.id: value})
-        if not warmup.full:
+        if len(_values(warmup)) < OWN_MIN and not warmup.full:
             return None
-        del self._first[record.key]
-        return warmup.layout().sensors[0]
+        own = warmup.layout().sensors[0]
+        return self._peers_say(fleet, record, own, knots) or (own if warmup.full else None)
+
+    def _peers_say(
+        self, fleet: Fleet, record: SensorRecord, own: Sensor, knots: int
+    ) -> Sensor | None:
+        """What sensors like this one have agreed on, or can now: None where they are too few."""
+        node = fleet.nodes[record.site, record.node]
+        agreed = self._agreed.setdefault((node.group, record.role, knots), [])
+        for found in agreed:
+            if _are_alike(own, found):
+                return found
+        values = self._values_like(fleet, node.group, record.role, own)
+        if len(values) < self._readings:
+            return None
+        together = WarmUp([record.role], len(values), knots, gate=node.gate)
+        for value in values:
+            together.add({record.role: value})
+        agreed.append(together.layout().sensors[0])
+        return agreed[-1]
+
+    def _values_like(self, fleet: Fleet, group: str, role: str, own: Sensor) -> list[float]:
+        """The first values of everybody in this role whose values are like these."""
+        found: list[float] = []
+        for each in _measured(fleet):
+            told_ms, warmup = self._first.get(each.key, (-1, None))
+            if (fleet.nodes[each.site, each.node].group, each.role) != (group, role):
+                continue
+            if warmup is None or told_ms != each.told_ms:
+                continue  # not heard so far
+            if _are_alike(own, warmup.layout().sensors[0]):
+                found += _values(warmup)
+        return found
 
     def _enter(self, fleet: Fleet, record: SensorRecord, found: Sensor, now_ms: int) -> None:
         known = record.reference is not None
@@ -92,3 +140,24 @@ def knots_like_its_neighbours(fleet: Fleet, record: SensorRecord) -> int:
     counts = Counter(len(each.knots) for each in fleet.in_layout((record.site, record.node)))
     usual = counts.most_common(1)[0][0] if counts else 1
     return max(1, min(usual, room_for(fleet, record)))
+
+
+def _measured(fleet: Fleet) -> list[SensorRecord]:
+    """Every sensor that is being measured."""
+    return [
+        each
+        for sensors in fleet.sensors.values()
+        for each in sensors.values()
+        if each.state == SensorState.MEASURING
+    ]
+
+
+def _values(warmup: WarmUp) -> list[float]:
+    """What one sensor's warm-up has kept."""
+    return [value for row, _ in warmup.rows() for value in row.values()]
+
+
+def _are_alike(one: Sensor, other: Sensor) -> bool:
+    wider = max(one.scale, other.scale)
+    near = abs(one.reference - other.reference) <= LIKE_SCALES * wider
+    return near and wider <= LIKE_TIMES * min(one.scale, other.scale)
