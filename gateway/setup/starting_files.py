@@ -34,7 +34,8 @@ key = "keys/gateway.key"
 # silence_s = 3600.0
 # What is announced of one node within this time is one change.
 # settle_s = 5.0
-# So many first values of a new sensor decide its reference and scale.
+# So many first values of a new sensor decide its reference and scale: its own, and those of other
+# nodes in the group that measure the same role.
 # measure_readings = 50
 # How long to wait for nodes to upload what they knew before a change.
 # summary_wait_s = 60.0
