@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint kill fuzz soak bench-gateway bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
+.PHONY: help demo setup test lint kill fuzz soak resets bench-week bench-gateway bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ fuzz: setup  ## a million mutated inputs to codec, topics, envelope and node
 soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a broker that forgets
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.soak --seeds 0:10000
 
+resets: setup  ## 200 nodes on a mosquitto whose connections break, for two minutes
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.resets --nodes 200 --seconds 120 --seed 0
+
 bench-update: $(VENV)/.bench  ## time of one update, beside its peers and the limit
 	$(BIN)/python benchmarks/update.py
 
@@ -62,6 +65,9 @@ bench-gateway: setup  ## a thousand nodes through one change, beside bare publis
 
 bench-node: setup  ## a node through mosquitto: throughput, latency, memory
 	$(BIN)/python benchmarks/node.py
+
+bench-week: setup  ## how much faster than real time a fleet of twenty nodes lives (HOURS=168: a week)
+	$(BIN)/python benchmarks/week.py $(if $(HOURS),--hours $(HOURS))
 
 bench-rolling: setup  ## how fast a fleet uses its new sensors, over ten seeds of the demo's scenario
 	$(BIN)/python benchmarks/rolling.py

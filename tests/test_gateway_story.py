@@ -141,10 +141,7 @@ def kill_again_and_again(town, over):
     for _ in range(KILLS):
         over.wait(rng.uniform(0.5, 4.0))
         town.gateway.kill()
-        before = town.gateway.connections()
         town.gateway.start()
-    # A process that is asked to end while it starts ends by the signal, and not in order.
-    wait_until(lambda: town.gateway.connections() > before, "the last life has begun")
 
 
 EXPECTED_ROLES = {"db", "o3", "uv", "voc"}
