@@ -1,9 +1,9 @@
 """A week of twenty nodes with twelve sensors each, one reading a second, on simulated time.
 
-    python benchmarks/week.py [--hours 2] [--every 0.25] [--labels 0.1] [--seed 1]
+    python benchmarks/week.py [--hours 3] [--every 0.25] [--labels 0.1] [--change-every 2]
 
 The fleet is `firmware_sim.week`: real nodes, sources and gateway (its fits included), a sensor that
-dies and one that comes every half hour, a power cut or a kill every half hour, every check of the
+dies and one that comes every two hours, a power cut or a kill every half hour, every check of the
 witness on. It is one process with one thread. Each line is a stretch of simulated time: how much
 faster than real time it was, by the process's own CPU time and by the clock on the wall, the
 resident memory, and what is kept of readings. `--hours 168` is the whole week.
@@ -33,6 +33,8 @@ import project_root  # noqa: F401 - before anything imports gateway
 from aims import verdict
 
 from firmware_sim.week import WeekFleet, WeekPlan
+from gateway.fitter import Outcome, attempt
+from gateway.material import FitJob
 
 AIM = 50.0
 HOUR_S = 3_600
@@ -59,6 +61,20 @@ class Stretch:
     def loops(self) -> float:
         """Of the yardstick, in the time that a simulated minute takes."""
         return 60 / self.ratio / self.loop_s
+
+
+class TimedFits:
+    """The gateway's own fits, and what they take of the time: a change has up to eight."""
+
+    def __init__(self) -> None:
+        self.count, self.cpu_s = 0, 0.0
+
+    def __call__(self, job: FitJob, now_ms: int) -> Outcome:
+        """As `gateway.fitter.attempt` does."""
+        began = time.process_time()
+        outcome = attempt(job, now_ms)
+        self.count, self.cpu_s = self.count + 1, self.cpu_s + time.process_time() - began
+        return outcome
 
 
 def loop_s() -> float:
@@ -131,14 +147,18 @@ def summary(fleet: WeekFleet, found: list[Stretch], closing_s: float) -> list[st
 def main() -> None:
     """Live through it, and print how it went."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--hours", type=float, default=2.0, help="168 is the whole week")
+    parser.add_argument("--hours", type=float, default=3.0, help="168 is the whole week")
     parser.add_argument("--every", type=float, default=0.25, help="hours between two lines")
     parser.add_argument("--labels", type=float, default=0.1, help="the share of readings with one")
+    parser.add_argument("--change-every", type=float, default=2.0, help="hours, in the fleet")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     logging.getLogger("edge_opid").setLevel(logging.CRITICAL)  # power cuts would fill a screen
     print(f"{platform.machine()}, Python {platform.python_version()}")
-    fleet = WeekFleet(WeekPlan(round(given.hours * HOUR_S), labels=given.labels, seed=given.seed))
+    seconds, change_s = round(given.hours * HOUR_S), round(given.change_every * HOUR_S)
+    plan = WeekPlan(seconds, labels=given.labels, change_every_s=change_s, seed=given.seed)
+    fits = TimedFits()
+    fleet = WeekFleet(plan, fits)
     gc.collect()
     gc.freeze()  # what was imported stays for good: nobody need look at it again and again
     gc.set_threshold(50_000, 20, 20)  # next to nothing here is a cycle
@@ -152,6 +172,7 @@ def main() -> None:
     print(f"\nno promise was broken; all agreed {agreed_ms / 1000:g} s after the last reading")
     print(f"digest {fleet.witness.digest.hex()}, {fleet.clock.events:,} events")
     print(f"kept, at the most: {', '.join(fleet.entries())}")
+    print(f"{fits.count} fits of the E-stage took {fits.cpu_s:.1f} s of the CPU time")
     print(f"resident: {began_mb:.1f} MB before, {resident_mb():.1f} MB after")
     print("\n".join(summary(fleet, found, closing_s)))
 

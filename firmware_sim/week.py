@@ -48,7 +48,7 @@ class WeekPlan:
     seconds: int
     nodes: int = 20
     labels: float = 0.1  # the share of readings whose truth somebody tells
-    change_every_s: int = 1_800  # a sensor dies somewhere, and another comes
+    change_every_s: int = 7_200  # a sensor dies somewhere, and another comes: 84 in a week
     trouble_every_s: int = 1_800  # a power cut, a kill, a connection that breaks
     silence_s: float = 600.0  # after which the gateway retires a sensor that says nothing
     seed: int = 1
