@@ -47,6 +47,9 @@ class World(Protocol):
 
     def up(self) -> None: ...
 
+    def heard_out(self, name: str) -> None:
+        """Wait until the broker has read everything that a client said before its goodbye."""
+
 
 class MemoryWorld:
     patience_s = 0.0
@@ -65,6 +68,9 @@ class MemoryWorld:
 
     def up(self) -> None:
         self.broker.restart()
+
+    def heard_out(self, name: str) -> None:
+        """At once."""
 
 
 class PatientLink(SimLink):
@@ -127,6 +133,9 @@ class SimWorld:
     def up(self) -> None:
         self.broker.restart()
 
+    def heard_out(self, name: str) -> None:
+        """In order: a goodbye is not overtaken."""
+
 
 class MqttWorld:
     patience_s = QUIET_S
@@ -161,6 +170,11 @@ class MqttWorld:
 
     def up(self) -> None:
         self.broker.start()
+
+    def heard_out(self, name: str) -> None:
+        """A newcomer of the same name takes the session over from whatever was not read yet."""
+        log = self.broker.folder / "mosquitto.log"
+        eventually(lambda: f"Client {name} disconnected." in log.read_text())
 
     def close(self) -> None:
         for link in self.links:
@@ -250,6 +264,7 @@ def test_acknowledged_message_is_not_delivered_again(world: World) -> None:
     assert (delivery.topic, delivery.payload, delivery.retain) == ("reading/attic", b"1", False)
     node.acknowledge(delivery)
     assert node.stop() == 0
+    world.heard_out("node")
     again = started(world, "node", "reading/+")
     assert nothing_more(world, again)
 
@@ -442,6 +457,7 @@ def test_thousand_messages_arrive_exactly(world: World) -> None:
     assert node.stop() == sender.stop() == 0
     assert node.counters.acknowledged == 1_001  # and the probe
     assert node.counters.dropped == sender.counters.refused == {}
+    world.heard_out("node")
     again = started(world, "node", "reading/+")
     assert nothing_more(world, again)
 
