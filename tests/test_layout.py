@@ -262,6 +262,19 @@ def test_a_sensor_that_did_not_move_is_named_and_usable():
     assert np.isfinite(layout.encode({"door": 0.0, "lux": 3.0, "mute": 0.5})).all()
 
 
+def test_a_spike_in_the_warm_up_moves_the_reference():
+    """It is the mean, in which a spike counts as a value at the gate around the median."""
+    rng, warmup = np.random.default_rng(5), WarmUp(["rain", "spiky"], readings=200)
+    rain, spiky = (rng.random(200) < 0.25).astype(float), rng.normal(20, 1, 200)
+    spiky[17] = 1e9
+    for values in zip(rain.tolist(), spiky.tolist(), strict=True):
+        warmup.add(dict(zip(("rain", "spiky"), values, strict=True)))
+    found = {sensor.name: sensor for sensor in warmup.layout().sensors}
+    assert found["rain"].reference == pytest.approx(rain.mean(), rel=1e-6)
+    assert found["spiky"].reference == pytest.approx(20, abs=0.3)
+    assert found["spiky"].scale == pytest.approx(1, abs=0.2)
+
+
 def test_the_warm_up_doubles_ends_and_keeps_its_rows():
     warmup, due = WarmUp(["a", "b"], readings=70), []
     for i in range(70):
