@@ -50,7 +50,7 @@ def test_the_steps_differ_from_those_of_the_textbook():
         np.testing.assert_allclose(memory.score_then_learn(u, label), p, atol=1e-3)
         g = np.outer(u, p - np.eye(3)[label])
         n += g * g
-        W -= STEP * g / (1 + np.sqrt(n))
+        W -= STEP / np.sqrt(2) * g / (1 + np.sqrt(n))  # two sensors
     np.testing.assert_allclose(memory.weights, W, atol=2e-3)
 
 

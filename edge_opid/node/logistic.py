@@ -19,8 +19,9 @@ from ..layout import Layout
 
 Vector = NDArray[np.float64]
 
-STEP = 0.1
-"""How far a weight moves at first; the next steps shrink with the gradients it has seen."""
+STEP = 0.5
+"""How far a score moves at first. Of d sensors each weight moves 1/√d of it, as independent steps add
+up to √d of one; the next ones shrink with the gradients that the weight has seen."""
 HALVINGS = 10
 """exp(s) is taken as (1 + s/2¹⁰)^(2¹⁰), by squaring: the same bits on every CPU and C library."""
 
@@ -57,7 +58,7 @@ class Straight:
 class LogisticMemory:
     """Softmax regression by gradient steps, each weight with a step size of its own (AdaGrad).
 
-    A weight moves by STEP·g/(1 + √Σg²), so at the most by STEP, whatever a sensor says. A sensor
+    A weight of d moves by (STEP/√d)·g/(1 + √Σg²): by STEP at the most, whatever a sensor says. One
     that leaves takes its weights with it, and one that comes starts at 0; as sensors are centred at
     their means, neither moves the scores of the others' average reading.
 
@@ -67,7 +68,7 @@ class LogisticMemory:
     >>> for value in (1.0, -1.0) * 20:
     ...     before = memory.score_then_learn(np.array([value, 1.0]), int(value > 0))
     >>> print(memory.scores(np.array([1.0, 1.0])).round(2))
-    [0.25 0.75]
+    [0.05 0.95]
     """
 
     weights: Vector
@@ -79,6 +80,7 @@ class LogisticMemory:
         self.names = tuple(names)
         self.weights = np.zeros((len(self.names), classes))
         self.squares = np.zeros((len(self.names), classes))
+        self._step = STEP / math.sqrt(max(1, len(self.names) - 1))  # the bias is no sensor
 
     def scores(self, values: Vector) -> Vector:
         """The classes' probabilities."""
@@ -91,7 +93,7 @@ class LogisticMemory:
         error[label] -= 1
         gradient = values[:, None] * error
         self.squares += gradient * gradient
-        self.weights -= STEP * gradient / (1 + np.sqrt(self.squares))
+        self.weights -= self._step * gradient / (1 + np.sqrt(self.squares))
         return said
 
     def follow(self, names: Sequence[str]) -> LogisticMemory:
