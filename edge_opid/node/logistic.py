@@ -20,8 +20,8 @@ from ..layout import Layout
 Vector = NDArray[np.float64]
 
 STEP = 0.5
-"""How far a score moves at first. Of d sensors each weight moves 1/√d of it, as independent steps add
-up to √d of one; the next ones shrink with the gradients that the weight has seen."""
+"""How far a score moves at first. Of d sensors each weight moves 1/√d of it, as independent steps
+add up to √d of one; the next ones shrink with the gradients that the weight has seen."""
 HALVINGS = 10
 """exp(s) is taken as (1 + s/2¹⁰)^(2¹⁰), by squaring: the same bits on every CPU and C library."""
 
