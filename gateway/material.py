@@ -129,7 +129,7 @@ def batch(job: FitJob) -> tuple[Floats, NDArray[np.int64]]:
             ready[key] = _encoder(job, job.layouts[key])
         layout, order, roles = ready[key]
         values = {roles[sensor]: v for sensor, v in example.values.items() if sensor in roles}
-        rows.append(layout.encode(values, drop_gated=True)[order])
+        rows.append(layout.encode(values, clip_gated=True)[order])
     X = np.array(rows, float).reshape(len(rows), len(job.change.columns))
     return X, np.array(
         [job.classes.index(each.label) for each in job.examples[: job.size]], np.int64

@@ -97,6 +97,28 @@ def test_one_gated_sensor_does_not_silence_the_others():
     assert np.array_equal(layout.encode(values, drop_gated=True), layout.encode(rest))
 
 
+def test_a_clipped_sensor_says_more_than_the_gate_or_nothing():
+    """A light that was off in the warm-up is far beyond the gate when it goes on, and counts."""
+    layout = Layout(AIR)
+    far, at = {**VALUES, "temp": 1e5, "co2": -3e4}, {**VALUES, "temp": 60.0, "co2": 20.0}
+    assert layout.gated(far) == ("co2", "temp")
+    clipped = layout.encode(far, clip_gated=True)
+    assert np.array_equal(clipped, layout.encode(at))
+    assert np.array_equal(layout.encode(VALUES, clip_gated=True), layout.encode(VALUES))
+
+
+def test_an_absurd_value_is_clipped_where_it_should_be_missing():
+    """1e12 is a fault and no light: it says nothing, and the others are heard."""
+    layout = Layout(AIR)
+    rest = {name: value for name, value in VALUES.items() if name != "temp"}
+    for absurd in (1e12, -1e300):
+        values = {**VALUES, "temp": absurd}
+        assert np.array_equal(layout.encode(values, clip_gated=True), layout.encode(rest))
+    beyond_both = {**VALUES, "temp": 1e12, "co2": 1e4}
+    at_one = {**rest, "co2": 820.0}
+    assert np.array_equal(layout.encode(beyond_both, clip_gated=True), layout.encode(at_one))
+
+
 def test_the_gate_refuses_none_of_20_000_normal_readings():
     layout, values = Layout(["z"]), np.random.default_rng(0).normal(size=20_000)
     assert all(np.isfinite(layout.encode({"z": float(value)})).all() for value in values)
@@ -240,12 +262,25 @@ def test_a_sensor_that_did_not_move_is_named_and_usable():
     assert np.isfinite(layout.encode({"door": 0.0, "lux": 3.0, "mute": 0.5})).all()
 
 
+def test_a_spike_in_the_warm_up_moves_the_reference():
+    """It is the mean, in which a spike counts as a value at the gate around the median."""
+    rng, warmup = np.random.default_rng(5), WarmUp(["rain", "spiky"], readings=200)
+    rain, spiky = (rng.random(200) < 0.25).astype(float), rng.normal(20, 1, 200)
+    spiky[17] = 1e9
+    for values in zip(rain.tolist(), spiky.tolist(), strict=True):
+        warmup.add(dict(zip(("rain", "spiky"), values, strict=True)))
+    found = {sensor.name: sensor for sensor in warmup.layout().sensors}
+    assert found["rain"].reference == pytest.approx(rain.mean(), rel=1e-6)
+    assert found["spiky"].reference == pytest.approx(20, abs=0.3)
+    assert found["spiky"].scale == pytest.approx(1, abs=0.2)
+
+
 def test_the_warm_up_doubles_ends_and_keeps_its_rows():
     warmup, due = WarmUp(["a", "b"], readings=70), []
     for i in range(70):
         warmup.add({"a": float(i), "b": None if i % 2 else 1.0}, label=i % 3)
         due += [i + 1] if warmup.due else []
-    assert due == [25, 50, 70]
+    assert due == [8, 16, 32, 64, 70]
     rows = list(warmup.rows())
     assert rows[4] == ({"a": 4.0, "b": 1.0}, 1)
     assert rows[5] == ({"a": 5.0}, 2)

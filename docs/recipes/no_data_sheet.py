@@ -2,10 +2,12 @@
 
 It prints, each time the layout is made anew, what the warm-up makes of a sensor in kilo-ohm.
 
-    25 readings: gas 104 ± 18
-    50 readings: gas 112 ± 19
-    100 readings: gas 116 ± 21
-    200 readings: gas 119 ± 21
+    8 readings: gas 110 ± 15
+    16 readings: gas 109 ± 16
+    32 readings: gas 115 ± 20
+    64 readings: gas 120 ± 21
+    128 readings: gas 120 ± 21
+    200 readings: gas 120 ± 21
 """
 
 import random
@@ -17,7 +19,7 @@ warmup = WarmUp(["gas", "temp"], readings=200)
 while not warmup.full:
     label = chance.randrange(2)
     warmup.add({"gas": chance.gauss(140 - 40 * label, 12), "temp": chance.gauss(19, 2)}, label)
-    if warmup.due:  # at 25, 50, 100 and 200 readings
+    if warmup.due:  # at 8, 16, 32 … and 200 readings
         layout = warmup.layout()
         learner = WoodburyLearner(0, layout.width, classes=2)
         for values, known in warmup.rows():

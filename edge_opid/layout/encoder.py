@@ -11,6 +11,9 @@ from ..errors import ReadingError, Refusal
 from .basis import Hats, Vector, Waves
 from .sensor import Pair, Sensor
 
+ABSURD = 1e6
+"""Scales from its reference at which no world, only a fault, can have moved a sensor."""
+
 
 class Encoder:
     """A layout as arrays, made once, so that a reading costs a few NumPy calls."""
@@ -33,16 +36,20 @@ class Encoder:
         self._wave_columns = _places(pairs, spans)
         self._width = sum(map(len, spans.values()))
 
-    def encode(self, values: Mapping[str, float | None], drop: bool) -> NDArray[np.float32]:
+    def encode(
+        self, values: Mapping[str, float | None], drop: bool, clip: bool
+    ) -> NDArray[np.float32]:
         """The columns; see `Layout.encode`."""
         z, complete = self.standardise(values)
         sizes = np.abs(z)
         # fmax passes over the NaN of missing sensors; with none present it is NaN, and not above.
         if np.fmax.reduce(sizes) > self._gate:
             outside = sizes > self._gate
-            if not drop:
+            if not drop and not clip:
                 raise self._gated(values, z, int(outside.argmax()))
-            z[outside], complete = np.nan, False
+            lost = outside if drop else sizes > ABSURD
+            z[lost], complete = np.nan, False
+            np.clip(z, -self._gate, self._gate, out=z)  # NaN stays
         x = np.empty(self._width, np.float32)
         if self._waves is not None:
             x[self._wave_columns] = np.nan_to_num(self._waves(z))

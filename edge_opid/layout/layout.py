@@ -136,15 +136,20 @@ class Layout:
     # -- encoding ------------------------------------------------------------------------------
 
     def encode(
-        self, values: Mapping[str, float | None], *, drop_gated: bool = False
+        self,
+        values: Mapping[str, float | None],
+        *,
+        drop_gated: bool = False,
+        clip_gated: bool = False,
     ) -> NDArray[np.float32]:
         """The d columns for named values; a sensor that is absent or None counts as its reference.
 
         A value that is not a finite number, lies beyond the gate, or belongs to no sensor here
-        raises a `ReadingError` that names the sensor. With `drop_gated`, values beyond the gate
-        count as missing, so that one mad sensor does not silence the others; `gated` names them.
+        raises a `ReadingError` that names the sensor. So that one mad sensor does not silence the
+        others, values beyond the gate count as missing with `drop_gated`, and with `clip_gated` as
+        if they were at the gate (beyond `ABSURD` scales as missing, too); `gated` names them.
         """
-        return self._encoder.encode(values, drop_gated)
+        return self._encoder.encode(values, drop_gated, clip_gated)
 
     def standardise(self, values: Mapping[str, float | None]) -> Vector:
         """Every sensor's z, in the order of `names`, NaN where missing; not gated."""

@@ -22,8 +22,8 @@ SCALE_MIN = float(np.finfo(np.float32).tiny)
 class WarmUp:
     """Holds the first readings, and says what layout they suggest: now, and better later.
 
-    A layout estimated from 25 readings is usable at once; one from 200 knows more of the range.
-    So ask for `layout()` whenever `due` is true (at 25, 50, 100 … readings, and when full), make
+    A layout estimated from 8 readings is usable at once; one from 200 knows more of the range.
+    So ask for `layout()` whenever `due` is true (at 8, 16, 32 … readings, and when full), make
     a new learner for it and let it learn the `rows()` again. When the warm-up is `full`, its last
     layout is frozen and the warm-up is dropped; until then it takes 4·readings·sensors bytes.
 
@@ -45,7 +45,7 @@ class WarmUp:
         readings: int = 200,
         knots: int | Mapping[str, int] = 1,
         *,
-        first: int = 25,
+        first: int = 8,
         gate: float = 8.0,
     ) -> None:
         self.names = tuple(sorted(names))
@@ -108,8 +108,8 @@ class WarmUp:
 
     def _estimate(self, name: str) -> Sensor:
         seen = self._seen(name)
-        reference = float(np.median(seen)) if len(seen) else 0.0
-        scale = _scale(seen, reference)
+        scale = _scale(seen)
+        reference = _reference(seen, scale, self._raw.gate)
         knots = self._knots[name]
         if knots == 1:
             return Sensor(name, reference, scale)
@@ -118,17 +118,29 @@ class WarmUp:
         )
 
 
-def _scale(seen: NDArray[np.float64], reference: float) -> float:
+def _reference(seen: NDArray[np.float64], scale: float, gate: float) -> float:
+    """The mean of what was seen, spikes counting as if they were at the gate around the median.
+
+    What is missing counts as the reference, and so does a new sensor in all readings before it
+    came: the mean is the guess that leaves the others' weights, and the bias, where they are.
+    """
+    if not len(seen):
+        return 0.0
+    middle = float(np.median(seen))
+    return float(np.clip(seen, middle - gate * scale, middle + gate * scale).mean())
+
+
+def _scale(seen: NDArray[np.float64]) -> float:
     """A standard deviation that a few spikes cannot blow up.
 
     A sensor that rests most of the time (a motion detector) has no spread between its 5 % and 95 %
-    quantiles; then all values count. One that never moved gets a quarter of its reference, or 1.
+    quantiles; then all values count. One that never moved gets a quarter of its value, or 1.
     """
     if len(seen) and (width := float(np.subtract(*np.quantile(seen, [0.95, 0.05])))) > 0:
         return max(SCALE_MIN, round(width / NORMAL_SPREAD, 4 - int(np.floor(np.log10(width)))))
     if len(seen) and (deviation := float(seen.std())) > 0:
         return max(SCALE_MIN, deviation)
-    return max(1.0, abs(reference) / 4)
+    return max(1.0, abs(float(seen[0])) / 4) if len(seen) else 1.0
 
 
 def _spread(z: NDArray[np.float64], knots: int, gate: float) -> tuple[float, ...]:

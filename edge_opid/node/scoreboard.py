@@ -17,8 +17,8 @@ WINDOW = 100  # labelled instances that count as "lately"
 ALL = (1 << WINDOW) - 1
 TRIAL = 20  # labelled instances before a new model may be judged against the old one
 DOUBT = 2.0  # standard errors that make a difference worth acting on
-FADING = 0.98  # what an error counts for after each new one: fifty instances
-SQUARINGS = 3  # a predictor with twice the error of the best has the weight (1/2)⁸
+FADING = 0.95  # what an error counts for after each new one: twenty instances
+SQUARINGS = 2  # a predictor with twice the error of the best has the weight (1/2)⁴
 
 
 class Scoreboard:
@@ -147,7 +147,7 @@ class Blend:
 
     To choose the best of a few nearly equal ones by their last hundred hits is to choose by chance,
     and costs about a point; their mean is as good as the best of them, or better. A weight is the
-    eighth power of the best one's squared error over one's own: where the world drifts, the
+    fourth power of the best one's squared error over one's own: where the world drifts, the
     learner that lags behind soon counts for nothing.
 
     >>> blend = Blend()

@@ -7,8 +7,9 @@
 - The gateway **orders** another layout: the learner inherits whatever remains.
 
 Beside the learner, which remembers everything, runs one that forgets: where the world drifts it is
-the better one, and its record tells how much a change should carry (docs/decisions/0005). What the
-node itself says is a blend of both, and of the bridge where there is one.
+the better one, and its record tells how much a change should carry (docs/decisions/0005). A third
+memory takes small steps on the sensors' plain values (docs/decisions/0014). What the node itself
+says is a blend of all three, and of the bridge where there is one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..learner import WoodburyLearner
 from ..model import CompactModel
 from ..wire import SensorDescription
 from .desired import layout_of
+from .logistic import LogisticMemory, Straight
 from .scoreboard import Blend
 
 Columns = NDArray[np.float32]
@@ -53,7 +55,7 @@ class Learning:
 
 
 class Senses:
-    """The sensors of a node, by id; the layout of those alive; the two learners on it."""
+    """The sensors of a node, by id; the layout of those alive; what was learned on it."""
 
     def __init__(
         self,
@@ -79,10 +81,15 @@ class Senses:
         """The layout with all sensors, the silent ones too: what pushed weights are made for."""
 
     def _begin(self) -> None:
-        self.layout = self.full
+        self._settle(self.full)
         self.learner = self.learning.learner(self.layout)
         self.lately = self.learning.learner(self.layout, short=True)
+        self.logistic = LogisticMemory(self._straight.names, self.learning.classes)
         self.blend = Blend()
+
+    def _settle(self, layout: Layout) -> None:
+        self.layout = layout
+        self._straight = Straight(layout, self.full)
 
     @property
     def alive(self) -> Collection[str]:
@@ -97,28 +104,33 @@ class Senses:
         return {roles[s].role: v for s, v in values.items() if s in roles and s not in silent}
 
     def encode(self, values: Mapping[str, float]) -> Columns:
-        """The learner's columns; a value beyond the gate counts as missing."""
-        return self.layout.encode(self.by_role(values), drop_gated=True)
+        """The learner's columns; a value beyond the gate counts as one at the gate."""
+        return self.layout.encode(self.by_role(values), clip_gated=True)
 
     def encode_full(self, values: Mapping[str, float]) -> Columns:
         """The columns that pushed weights are made for."""
         if not self.silent:
             return self.encode(values)
-        return self.full.encode(self.by_role(values), drop_gated=True)
+        return self.full.encode(self.by_role(values), clip_gated=True)
 
     def scores(self, x: Columns) -> dict[str, Columns]:
         """What the learners, and the bridge where there is one, say: together (own), and each."""
-        found = {"long": self.learner.predict_one(x), "lately": self.lately.predict_one(x)}
+        found = {
+            "long": self.learner.predict_one(x),
+            "lately": self.lately.predict_one(x),
+            "logistic": self.logistic.scores(self._straight(x)).astype(np.float32),
+        }
         if self.bridge is not None:
             found["bridge"] = self.bridge.scores(x)
         return {"own": self.blend.of(found), **found}
 
     def learn(self, x: Columns, label: int) -> None:
-        """One labelled instance, for both memories, and for the weights of the blend."""
+        """One labelled instance, for all memories, and for the weights of the blend."""
         # What they say before they learn costs nothing: the step computes it anyway.
         found = {
             "long": self.learner.score_then_learn(x, label)[0],
             "lately": self.lately.score_then_learn(x, label)[0],
+            "logistic": self.logistic.score_then_learn(self._straight(x), label),
         }
         if self.bridge is not None:
             found["bridge"] = self.bridge.scores(x)
@@ -148,7 +160,7 @@ class Senses:
             self.layout, self.learner = self._parked
         if self.layout != target:
             self.learner = self.layout.change_to(target).follow(self.learner)
-            self.layout = target
+        self._settle(target)
         self.bridge = None
         if not self.silent:
             self._parked = None
@@ -167,6 +179,7 @@ class Senses:
         self._describe(sensors, vanishing, gate)
         self._parked = None
         self._move_to(self._without_silent(), carry)
+        self.logistic = self.logistic.follow(self._straight.names)
 
     def are(
         self, sensors: Sequence[SensorDescription], vanishing: Sequence[str], gate: float
@@ -189,7 +202,7 @@ class Senses:
         self.blend.forget("bridge")
         self.learner = change.follow(self.learner, carry)
         self.lately = change.follow(self.lately)
-        self.layout = target
+        self._settle(target)
 
     # -- saving --------------------------------------------------------------------------------
 
@@ -203,6 +216,7 @@ class Senses:
             "layout": self.layout.to_dict(),
             "learner": self.learner.state(),
             "lately": self.lately.state(),
+            "logistic": self.logistic.state(),
             "silent": self.silent,
             "bridge": self.bridge and self.bridge.state(),
             "blend": self.blend.state(),
@@ -218,9 +232,11 @@ class Senses:
             for plain in saved["sensors"]
         ]
         senses = cls(described, tuple(saved["vanishing"]), saved["gate"], learning)
-        senses.layout = Layout.from_dict(saved["layout"])
+        senses._settle(Layout.from_dict(saved["layout"]))
         senses.learner = WoodburyLearner.from_state(saved["learner"])
         senses.lately = WoodburyLearner.from_state(saved["lately"])
+        if "logistic" in saved:  # older snapshots have none: it starts anew
+            senses.logistic = LogisticMemory.from_state(saved["logistic"])
         senses.silent = tuple(saved["silent"])
         senses.bridge = CompactModel.from_state(saved["bridge"]) if saved["bridge"] else None
         senses.blend = Blend.from_state(saved.get("blend", {}))  # older snapshots have none

@@ -1,0 +1,116 @@
+"""The memory that takes small steps: sensors that leave, wild values, bits that differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_opid import Layout, Sensor
+from edge_opid.node.logistic import STEP, LogisticMemory, Straight, likely
+from edge_opid.node.senses import Learning, Senses
+from edge_opid.wire import SensorDescription
+
+KNOTS = (-8.0, -1.0, 0.5, 2.0, 8.0)
+
+
+def described(*names: str, knots: tuple[float, ...] = ()) -> list[SensorDescription]:
+    return [SensorDescription(name, name, 1.0, 2.0, 60.0, knots) for name in names]
+
+
+def senses(*names: str, knots: tuple[float, ...] = ()) -> Senses:
+    return Senses(described(*names, knots=knots), (), 8.0, Learning(2, 1.0, 1.0, 1.0))
+
+
+def taught(*names: str, readings: int = 60) -> Senses:
+    mine, rng = senses(*names, knots=KNOTS), np.random.default_rng(3)
+    for _ in range(readings):
+        values = {name: float(rng.normal(1, 2)) for name in names}
+        mine.learn(mine.encode(values), int(values[names[0]] > 1))
+    return mine
+
+
+@given(st.floats(-1e3, 1e3), st.sampled_from([(), KNOTS, (-8.0, 8.0)]))
+@settings(max_examples=60, deadline=None)
+def test_a_sensors_value_is_not_the_one_its_hats_were_made_from(value, knots):
+    layout = Layout([Sensor("a", 1.0, 2.0, knots), Sensor("b", 0.0, 1.0, KNOTS)])
+    x = layout.encode({"a": value, "b": 0.25}, clip_gated=True)
+    z = min(8.0, max(-8.0, (value - 1) / 2))
+    np.testing.assert_allclose(Straight(layout, layout)(x), [z, 0.25, 1.0], atol=1e-5)
+
+
+def test_the_steps_differ_from_those_of_the_textbook():
+    """AdaGrad on the log-loss, with NumPy's own exponential."""
+    rng, memory = np.random.default_rng(1), LogisticMemory(("a", "b", "bias"), 3)
+    W, n = np.zeros((3, 3)), np.zeros((3, 3))
+    for _ in range(300):
+        u, label = np.append(rng.normal(size=2), 1.0), int(rng.integers(3))
+        p = np.exp(u @ W) / np.exp(u @ W).sum()
+        np.testing.assert_allclose(memory.score_then_learn(u, label), p, atol=1e-3)
+        g = np.outer(u, p - np.eye(3)[label])
+        n += g * g
+        W -= STEP / np.sqrt(2) * g / (1 + np.sqrt(n))  # two sensors
+    np.testing.assert_allclose(memory.weights, W, atol=2e-3)
+
+
+@pytest.mark.parametrize("scores", [[0, 0], [3, -2, 1], [0, -900, -1100, -1e9], [1e6, 1e6, 0]])
+def test_the_exponential_by_squaring_is_no_distribution(scores):
+    found, expected = likely(np.array(scores, float)), np.exp(np.array(scores) - max(scores))
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(1)
+    np.testing.assert_allclose(found, expected / expected.sum(), atol=2e-3)
+
+
+def test_one_wild_reading_throws_the_weights_away():
+    memory = LogisticMemory(("a", "bias"), 2)
+    for value in (1.0, -1.0) * 50:
+        memory.score_then_learn(np.array([value, 1.0]), int(value > 0))
+    before = memory.weights.copy()
+    memory.score_then_learn(np.array([1e6, 1.0]), 0)
+    assert np.abs(memory.weights - before).max() <= STEP
+    assert np.isfinite(memory.weights).all()
+
+
+def test_survivors_lose_their_weights_or_newcomers_have_some():
+    mine = taught("a", "b", "c")
+    rows = dict(zip(mine.logistic.names, mine.logistic.weights.copy(), strict=True))
+    mine.obey(described("b", "c", "d", knots=KNOTS), (), 8.0, 1.0)
+    after = dict(zip(mine.logistic.names, mine.logistic.weights, strict=True))
+    assert set(after) == {"b", "c", "d", "bias"}
+    assert not after["d"].any()
+    assert all(np.array_equal(after[name], rows[name]) for name in ("b", "c", "bias"))
+
+
+def test_a_sensor_that_was_silent_for_a_while_is_forgotten():
+    """While it says nothing it counts as its reference, and its weights wait for it."""
+    mine = taught("a", "b")
+    before = dict(zip(mine.logistic.names, mine.logistic.weights.copy(), strict=True))
+    mine.silence(["a"], 1.0)
+    values = {"b": 3.0}
+    quiet = mine.scores(mine.encode(values))["logistic"]
+    mine.learn(mine.encode(values), 1)
+    mine.welcome(["a"])
+    after = dict(zip(mine.logistic.names, mine.logistic.weights, strict=True))
+    assert np.array_equal(after["a"], before["a"])
+    assert not np.array_equal(after["b"], before["b"])
+    again = taught("a", "b")
+    np.testing.assert_allclose(quiet, again.scores(again.encode(values))["logistic"], atol=1e-6)
+
+
+def test_a_restored_memory_goes_on_otherwise():
+    mine = taught("a", "b")
+    again = Senses.restored(mine.state(), mine.learning)
+    for each in (mine, again):
+        each.learn(each.encode({"a": 0.3, "b": -2.0}), 1)
+    assert np.array_equal(mine.logistic.weights, again.logistic.weights)
+    assert np.array_equal(mine.logistic.squares, again.logistic.squares)
+
+
+def test_a_snapshot_from_before_this_memory_cannot_be_read():
+    """It starts anew, on the sensors of that snapshot."""
+    saved = taught("a", "b").state()
+    del saved["logistic"]
+    again = Senses.restored(saved, Learning(2, 1.0, 1.0, 1.0))
+    assert again.logistic.names == ("a", "b", "bias")
+    assert not again.logistic.weights.any()
