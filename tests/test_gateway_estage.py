@@ -13,8 +13,8 @@ from edge_opid.learner.statistics import Statistics
 from gateway.estage import (
     Batch,
     BatchError,
-    Blend,
     Kernel,
+    Mixture,
     Opide,
     Survivors,
     chosen_rho,
@@ -22,7 +22,6 @@ from gateway.estage import (
     fit_kernel_opid,
     fit_opid,
     fit_opide,
-    fit_residual,
     fit_update,
     fold,
     rounded,
@@ -108,14 +107,6 @@ def test_sums_of_a_fold_differ_from_those_of_its_rows():
     assert np.allclose(sums.gram[0], middle.T @ middle, rtol=1e-9, atol=1e-7)
     assert np.allclose(sums.cross[0], middle.T @ (targets - targets.mean(0)), atol=1e-7)
     assert np.allclose(sums.M_mean[0], rows.mean(0), rtol=1e-12)
-
-
-def test_residual_is_not_the_ridge_of_what_z_leaves():
-    Z, Xa, y = world()
-    M = np.column_stack([Z, Xa, np.ones(len(y))])
-    V = np.linalg.solve(M.T @ M + 2.0 * np.eye(M.shape[1]), M.T @ (one_hot(y, 3) - Z))
-    model = fit_residual(Z, Xa, y, 3, gamma=2.0)
-    assert np.allclose(model.scores(Z, Xa), Z + M @ V, atol=1e-10)
 
 
 def continued(n=60, d_s=9, readings=200, seed=0):

@@ -21,7 +21,6 @@ from gateway.estage import (
     fit_kernel_opid,
     fit_opid,
     fit_opide,
-    fit_residual,
     fit_update,
     imputed_ridge,
     raw_logistic,
@@ -60,7 +59,6 @@ FITS = [
     pytest.param(best_update, id="fit_best with survivors"),
     fit_opid,
     fit_opide,
-    fit_residual,
     fit_kernel_opid,
     pytest.param(partial(fit_best, repeats=1), id="fit_best"),
 ]
@@ -133,7 +131,7 @@ def test_24_copies_of_one_row_count_as_24():
     assert fit_best(*strange("one row, 24 times"), 3).chosen == "z"
 
 
-@pytest.mark.parametrize("fit", [fit_opid, fit_residual, fit_opide, update])
+@pytest.mark.parametrize("fit", [fit_opid, fit_opide, update])
 def test_a_class_nobody_labelled_is_forgotten(fit):
     """An instance that the C-stage is sure of keeps its class, though the batch had none."""
     Z, Xa, y = strange("a class with no example")

@@ -37,8 +37,8 @@ class _RawLogistic:
             found.append(LinearPath(self.name, V_z, V, bias, {"cost": COSTS}))
         return found
 
-    def choose(self, scores: Floats, y: Ints) -> Floats:
-        return one_of(scores.shape[1], int(log_loss(scores, y).argmin()))
+    def choose(self, scores: Floats, batch: Batch) -> Floats:
+        return one_of(scores.shape[1], int(log_loss(scores, batch.y).argmin()))
 
 
 def raw_logistic(

@@ -28,13 +28,18 @@ class Opide:
     name: str = "opide"
     costs: tuple[float, ...] = tuple(COSTS)
 
+    @property
+    def count(self) -> int:
+        """How many settings."""
+        return 2 * len(self.costs)
+
     def paths(self, batch: Batch, held: Sequence[Ints]) -> list[LinearPath]:
         """One path for each training part."""
         every = np.arange(batch.n)
         return [self._path(batch, np.delete(every, rows)) for rows in held]
 
     def _path(self, batch: Batch, rows: Ints) -> LinearPath:
-        c, y, count = batch.classes, batch.y[rows], 2 * len(self.costs)
+        c, y, count = batch.classes, batch.y[rows], self.count
         V, bias = np.zeros((count, c + batch.new, c)), np.zeros((count, c))
         for place, cost in enumerate(self.costs):
             other = place + len(self.costs)
@@ -46,9 +51,9 @@ class Opide:
         on_Z = np.repeat([1.0, 0.0], len(self.costs))
         return LinearPath(self.name, V_z, V_a, bias, {"w1": on_Z})
 
-    def choose(self, scores: Floats, y: Ints) -> Floats:
+    def choose(self, scores: Floats, batch: Batch) -> Floats:
         """α₁ and α₂ for each classifier by itself, then w₁."""
-        half = scores.shape[1] // 2
+        y, half = batch.y, scores.shape[1] // 2
         first, second = scores[:, :half], scores[:, half:]
         g1, g2 = int(log_loss(first, y).argmin()), int(log_loss(second, y).argmin())
         w1 = WEIGHTS[:, None, None]
