@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from paper_data import Floats, Ints, World
 
 from gateway.estage import (
@@ -44,7 +46,7 @@ class Draw:
         world = self.world
         return self.Z[self.fit], world.Xa[self.fit], world.y[self.fit], world.classes
 
-    def right(self, scores: Floats) -> float:
+    def right(self, scores: NDArray[np.floating[Any]]) -> float:
         """Test accuracy of these scores of the test instances."""
         return float(np.mean(scores.argmax(1) == self.world.y[self.test]))
 

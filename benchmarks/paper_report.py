@@ -159,7 +159,8 @@ def precision(cells: Sequence[Results]) -> Lines:
 
 def gap(results: Results, method: str) -> float | None:
     """A method in a node's numbers minus the same in float64; None where one is missing."""
-    ours, exact = (results.values.get(name, []) for name in (method, method.split(",")[0]))
+    plain = method.split(",", maxsplit=1)[0]
+    ours, exact = results.values.get(method, []), results.values.get(plain, [])
     count = min(len(ours), len(exact))
     return float(np.mean(ours[:count]) - np.mean(exact[:count])) if count else None
 

@@ -55,7 +55,7 @@ SHARES_ABOUT = """The middle columns survive, the rest is halved into vanished a
 paper's Fig. 4 shows SensIT Vehicle and Gisette without numbers; these run when their data is given.
 The sets at hand, with the second n of each:"""
 
-PRECISION_ABOUT = """Test accuracy in a node's numbers minus the same in float64, over the first repeats.
-*Z alone, float32*: W^(s) of a node's `WoodburyLearner` after one pass in float32, and its scores.
-*fit_best, float32* and *float16*: the gateway fits in float64 from that learner's float32 summary, the
-weights travel in that type, and the node multiplies in float32."""
+PRECISION_ABOUT = """Test accuracy in a node's numbers minus the same in float64, over the first
+repeats. *Z alone, float32*: W^(s) of a node's `WoodburyLearner` after one pass in float32, and its
+scores. *fit_best, float32* and *float16*: the gateway fits in float64 from that learner's float32
+summary, the weights travel in that type, and the node multiplies in float32."""

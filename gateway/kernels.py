@@ -35,8 +35,8 @@ from .estage import (
     fit_best,
     hits_on,
 )
-from .estage.compact import FLOAT_BYTES, landmarks_that_fit
 from .estage.batch import standard_errors
+from .estage.compact import FLOAT_BYTES, landmarks_that_fit
 from .estage.selection import KERNEL_TIER
 from .fitted_models import FittedKernel, kernel_parts
 from .material import Floats

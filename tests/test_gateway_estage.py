@@ -29,6 +29,7 @@ from gateway.estage import (
 )
 from gateway.estage.compact import landmarks_that_fit, shrunk
 from gateway.estage.logistic import one_vs_rest
+from gateway.estage.mixture import sure_shares
 from gateway.estage.opid import penalties
 from gateway.estage.strength import RHOS, left_out_error
 from gateway.estage.sums import training_sums
@@ -136,14 +137,13 @@ def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
     assert not model.V_a.any()
 
 
-@pytest.mark.parametrize("kappa", [1.0, 0.1])
-def test_an_update_is_not_at_the_minimum_of_its_own_sentence(kappa):
+def test_an_update_is_not_at_the_minimum_of_its_own_sentence():
     W_s, gram, _, Xs, Xa, y = continued()
-    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1, kappa=kappa)
+    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1)
     A = Xa - Xa.mean(0)
     gamma = 0.1 * np.sum(A * A) / 3
     off = one_hot(y, 3) - model.scores(Xs @ W_s, Xa, Xs)
-    assert np.allclose(Xs.T @ off, kappa * (gram + 0.5 * np.eye(9)) @ model.V_s, atol=1e-8)
+    assert np.allclose(Xs.T @ off, (gram + 0.5 * np.eye(9)) @ model.V_s, atol=1e-8)
     assert np.allclose(A.T @ off, gamma * model.V_a, atol=1e-8)
 
 
@@ -170,15 +170,16 @@ def test_survivors_that_are_not_the_batchs_are_fitted():
             fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(columns, matrix, 0.5))
 
 
-def test_a_blend_is_more_than_two_models_added_up():
-    """In scores and folded, it is t of the continued C-stage and so much of each OPIDe setting."""
+def test_a_mixture_is_more_than_its_forms_added_up():
+    """In scores and folded, it is so much of Z, of the update and of each OPIDe setting."""
     W_s, gram, _, Xs, Xa, y = continued()
     Z, known = Xs @ W_s, Survivors.of(Xs, gram, 0.5)
     batch = Batch.of(Z, Xa, y, 3, known)
-    path = Blend().paths(batch, [NOTHING])[0]
-    mixture = np.zeros(15)
-    mixture[[0, 2, 9]] = 3.0, 0.25, 0.5
+    path = Mixture().paths(batch, [NOTHING])[0]
+    mixture = np.zeros(25)
+    mixture[[0, 1, 12, 19]] = 2.0, 3.0, 0.25, 0.5  # Z, γ = ∞, then OPIDe's second and ninth
     parts = [
+        2.0 * Z,
         3.0 * fit_update(Z, Xa, y, 3, known, gamma=np.inf).scores(Z, Xa, Xs),
         0.25 * (Z @ one_vs_rest(Z, y, 3, 1e-2)[0] + one_vs_rest(Z, y, 3, 1e-2)[1]),
         0.5 * Opide().paths(batch, [NOTHING])[0].scores(Z, Xa)[8],
@@ -186,18 +187,50 @@ def test_a_blend_is_more_than_two_models_added_up():
     model = path.mixed(mixture)
     assert np.allclose(model.scores(Z, Xa, Xs), sum(parts), atol=1e-9)
     assert np.allclose(fold(model, W_s).scores(Xs, Xa), sum(parts), atol=1e-9)
+    assert model.details == {"z": 2.0, "update": 3.0, "opide": 0.75}
 
 
-def test_opide_gets_a_share_that_nothing_speaks_for():
-    """Where the continued C-stage knows and OPIDe guesses, w is 0; the other way round, 1."""
-    rng, y = np.random.default_rng(0), np.arange(60) % 3
-    knows, guesses = 2 * one_hot(y, 3), rng.normal(size=(14, 60, 3))
-    scores = np.concatenate([knows[None], guesses])[None]
-    assert not Blend().choose(scores, y)[1:].any()
-    scores = np.concatenate([guesses[:1], np.repeat(knows[None], 14, axis=0)])[None]
-    mixture = Blend().choose(scores, y)
-    assert mixture[0] == 0.0
-    assert mixture.sum() == pytest.approx(1.0)
+def held_out_of(knows, y, seed=0):
+    """1×25×n×3 held-out scores: the named form knows the class, the other two guess."""
+    scores = np.random.default_rng(seed).normal(size=(25, len(y), 3))
+    start, end = {"z": (0, 1), "update": (1, 11), "opide": (11, 25)}[knows]
+    scores[start:end] = 3 * one_hot(y, 3) + 0.5 * scores[start:end]
+    return scores[None]
+
+
+@pytest.mark.parametrize("knows", ["z", "update", "opide"])
+def test_a_form_gets_a_share_that_nothing_speaks_for(knows):
+    """Where one form knows and the others guess, it gets nearly all."""
+    W_s, gram, _, Xs, Xa, y = continued()
+    batch = Batch.of(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
+    mixture = Mixture().choose(held_out_of(knows, y), batch)
+    shares = {"z": mixture[:1], "update": mixture[1:11], "opide": mixture[11:]}
+    assert shares[knows].sum() > 0.5
+    assert (mixture >= 0).all()
+    if knows == "z":
+        assert not mixture[1:].any()
+
+
+def test_shares_are_not_the_cheapest_of_the_grid():
+    """The oracle walks the grid: mean log-loss plus one standard error of the difference from Z."""
+    rng, y = np.random.default_rng(4), np.arange(30) % 3
+    held = one_hot(y, 3) + rng.normal(size=(3, 2, 30, 3))
+    batch = Batch.of(held[0, 0], rng.normal(size=(30, 1)), y, 3)
+
+    def losses(share):
+        scores = sum(part * form for part, form in zip(share, held, strict=True))
+        own = np.take_along_axis(scores, y[None, :, None], -1)[..., 0]
+        return np.mean(np.log(np.exp(scores).sum(-1)) - own, axis=0)
+
+    grid = [(a / 10, b / 10, (10 - a - b) / 10) for a in range(11) for b in range(11 - a)]
+    alone = losses((1, 0, 0))
+    cost = {}
+    for share in grid:
+        doubt = np.std(losses(share) - alone, ddof=1) / np.sqrt(30)
+        cost[share] = losses(share).mean() + doubt
+    best = min(cost, key=cost.get)
+    assert 0 < best[0] < 1
+    assert sure_shares(held, batch) == pytest.approx(best)
 
 
 def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():

@@ -114,7 +114,7 @@ def sure_shares(held: Floats, batch: Batch) -> Floats:
 
 
 def joined(name: str, parts: Sequence[LinearPath]) -> LinearPath:
-    """The settings of all forms; a model's details say what each form's scores are multiplied by."""
+    """The settings of all forms. Details of a model: what each form's scores are multiplied by."""
     counts = [len(part.bias) for part in parts]
     own = {p.name: np.repeat(one_of(len(parts), k), counts) for k, p in enumerate(parts)}
     return LinearPath(
@@ -133,7 +133,9 @@ def survivors_part(parts: Sequence[LinearPath]) -> Floats | None:
     if width is None:
         return None
     blocks = [
-        np.zeros((*part.bias.shape[:1], width, part.bias.shape[1])) if part.V_s is None else part.V_s
+        np.zeros((*part.bias.shape[:1], width, part.bias.shape[1]))
+        if part.V_s is None
+        else part.V_s
         for part in parts
     ]
     return np.concatenate(blocks)

@@ -1,12 +1,12 @@
 """What to push for a batch: a mixture of linear forms, or a kernel where no matrix comes close.
 
-1. The mixture (`estage.mixture`) gives each form the share that held-out instances surely speak for,
-   and is one matrix. Where they speak for nothing, it is Z: the C-stage as it is, nothing to push.
+1. The mixture (`estage.mixture`) gives each form the share that held-out instances surely speak
+   for, and is one matrix. Where they speak for nothing, it is Z: the C-stage as it is.
 2. Kernels have no place in a mixture, since they do not fold. One is taken only if it is right on
    held-out instances more often than the mixture, by more than 1.5 standard errors of the
    difference, instance by instance (copies of a row count as one).
-3. Held out means: neither fitted nor tuned nor mixed on that instance. Folds are repeated with other
-   seeds.
+3. Held out means: neither fitted nor tuned nor mixed on that instance. Folds are repeated with
+   other seeds.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def fit_best(
     >>> noise = rng.normal(size=(40, 2))
     >>> best = fit_best(np.eye(2)[y] + noise, noise, y, classes=2, candidates=LINEAR)
     >>> print(best.why)                                                  # Xa tells the noise
-    mixture is surely less off than z; it is right in 100.0 % of held-out instances, z in 77.5 %.
+    mixture is surely less off than z; it is right in 100.0 % of held-out instances, z in 87.5 %.
     >>> print(fit_best(np.eye(2)[y], noise, y, classes=2, candidates=LINEAR).why)
     z is right in 100.0 % of held-out instances, and nothing is surely better.
     """
