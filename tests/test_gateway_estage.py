@@ -28,7 +28,7 @@ from gateway.estage import (
     z_alone,
 )
 from gateway.estage.compact import landmarks_that_fit, shrunk
-from gateway.estage.logistic import one_vs_rest
+from gateway.estage.logistic import by_liblinear, by_newton, one_vs_rest
 from gateway.estage.mixture import sure_shares
 from gateway.estage.opid import penalties
 from gateway.estage.strength import RHOS, left_out_error
@@ -181,7 +181,7 @@ def test_a_mixture_is_more_than_its_forms_added_up():
     parts = [
         2.0 * Z,
         3.0 * fit_update(Z, Xa, y, 3, known, gamma=np.inf).scores(Z, Xa, Xs),
-        0.25 * (Z @ one_vs_rest(Z, y, 3, 1e-2)[0] + one_vs_rest(Z, y, 3, 1e-2)[1]),
+        0.25 * Opide().paths(batch, [NOTHING])[0].scores(Z, Xa)[1],
         0.5 * Opide().paths(batch, [NOTHING])[0].scores(Z, Xa)[8],
     ]
     model = path.mixed(mixture)
@@ -248,17 +248,40 @@ def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():
     assert chosen_rho(Statistics(np.zeros((2, 2)), np.zeros((2, 2)), 0, 0.0), [0, 1]) == 1.0
 
 
-def test_logistic_regression_is_not_at_the_minimum_of_eq_19():
-    """The gradient of Eq. 19, the bias penalised as one more column (LIBLINEAR's way)."""
-    Z, Xa, y = world()
+@pytest.mark.parametrize(("n", "width"), [(80, 10), (20, 60), (200, 60)])
+def test_a_classifier_is_not_at_the_minimum_of_eq_19(n, width):
+    """The gradient of Eq. 19, the bias penalised as one more column (LIBLINEAR's way).
+
+    Few columns and few instances go to Newton's method, the last of the three to LIBLINEAR.
+    """
+    Z, Xa, y = world(n=n, d_a=width - 3)
     X = np.hstack([Z, Xa])
-    W, bias = one_vs_rest(X, y, 3, cost=0.7)
-    for k in range(3):
-        sign = np.where(y == k, 1.0, -1.0)
-        pull = sign / (1 + np.exp(sign * (X @ W[:, k] + bias[k])))
-        gradient = np.append(W[:, k], bias[k]) - 0.7 * np.append(pull @ X, pull.sum())
-        start = 0.7 * np.abs(np.append((sign / 2) @ X, 0)).max()
-        assert np.abs(gradient).max() < 5e-3 * start
+    costs = np.array([0.01, 0.7, 100.0])
+    W, bias = one_vs_rest(X, y, 3, costs)
+    for cost, V, b in zip(costs, W, bias, strict=True):
+        for k in range(3):
+            sign = np.where(y == k, 1.0, -1.0)
+            pull = sign / (1 + np.exp(sign * (X @ V[:, k] + b[k])))
+            gradient = np.append(V[:, k], b[k]) - cost * np.append(pull @ X, pull.sum())
+            start = cost * np.abs(np.append((sign / 2) @ X, 0)).max()
+            assert np.abs(gradient).max() < 5e-3 * start
+
+
+def test_newton_and_liblinear_differ():
+    Z, Xa, y = world(n=60)
+    X, positive = np.hstack([Z, Xa]), y[:, None] == np.arange(3)
+    costs = np.array([0.01, 1.0])
+    assert np.allclose(by_newton(X, positive, costs), by_liblinear(X, positive, costs), atol=5e-3)
+
+
+def test_instances_that_a_line_parts_are_fitted_for_ever():
+    """Far apart and at the largest cost, where plain Newton steps overshoot: still the minimum."""
+    X, y = np.array([[1e4], [2e4], [-1e4], [-2e4], [5.0]]), np.array([0, 0, 1, 1, 1])
+    W, bias = one_vs_rest(X, y, 2, np.array([1e3]))
+    pull = 1 / (1 + np.exp(X[:, 0] * W[0, 0, 0] + bias[0, 0]))
+    pull = np.where(y == 0, pull, pull - 1)
+    assert W[0, 0, 0] == pytest.approx(1e3 * pull @ X[:, 0], rel=1e-3)
+    assert bias[0, 0] == pytest.approx(1e3 * pull.sum(), rel=1e-3)
 
 
 def test_opide_weighs_the_classifiers_by_something_else_than_w():
@@ -268,10 +291,9 @@ def test_opide_weighs_the_classifiers_by_something_else_than_w():
     w1 = model.details["w1"]
     costs = 10.0 ** np.arange(-3, 4)
     fits = [
-        w1 * np.vstack([one_vs_rest(Z, y, 3, a)[0], np.zeros((7, 3))])
-        + (1 - w1) * one_vs_rest(np.hstack([Z, Xa]), y, 3, b)[0]
-        for a in costs
-        for b in costs
+        w1 * np.vstack([a, np.zeros((7, 3))]) + (1 - w1) * b
+        for a in one_vs_rest(Z, y, 3, costs)[0]
+        for b in one_vs_rest(np.hstack([Z, Xa]), y, 3, costs)[0]
     ]
     got = np.vstack([model.V_z, model.V_a])
     assert min(np.abs(fit - got).max() for fit in fits) < 1e-12

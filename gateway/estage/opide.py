@@ -39,17 +39,17 @@ class Opide:
         return [self._path(batch, np.delete(every, rows)) for rows in held]
 
     def _path(self, batch: Batch, rows: Ints) -> LinearPath:
-        c, y, count = batch.classes, batch.y[rows], self.count
-        V, bias = np.zeros((count, c + batch.new, c)), np.zeros((count, c))
-        for place, cost in enumerate(self.costs):
-            other = place + len(self.costs)
-            V[place, :c], bias[place] = one_vs_rest(batch.Z[rows], y, c, cost)
-            V[other], bias[other] = one_vs_rest(batch.columns[rows], y, c, cost)
-        V_z, V_a = V[:, :c], V[:, c:]
+        c, y, costs = batch.classes, batch.y[rows], np.array(self.costs)
+        on_Z, bias_Z = one_vs_rest(batch.Z[rows], y, c, costs)
+        on_both, bias_both = one_vs_rest(batch.columns[rows], y, c, costs)
+        nothing = np.zeros((len(costs), batch.new, c))
+        V_z = np.concatenate([on_Z, on_both[:, :c]])
+        V_a = np.concatenate([nothing, on_both[:, c:]])
+        bias = np.concatenate([bias_Z, bias_both])
         # A least-squares score z is a probability; its log-odds are 4(z − ½) near ½.
         keep_unseen(V_z, V_a, bias, seen_classes(batch, rows), slope=4.0, offset=-2.0)
-        on_Z = np.repeat([1.0, 0.0], len(self.costs))
-        return LinearPath(self.name, V_z, V_a, bias, {"w1": on_Z})
+        w1 = np.repeat([1.0, 0.0], len(costs))
+        return LinearPath(self.name, V_z, V_a, bias, {"w1": w1})
 
     def choose(self, scores: Floats, batch: Batch) -> Floats:
         """α₁ and α₂ for each classifier by itself, then w₁."""

@@ -24,7 +24,7 @@ from .mixture import Mixture
 from .models import Model, z_alone
 from .tuning import Candidate, HeldOut, held_out, honest_scores
 
-FOLDS, REPEATS = 5, 4
+FOLDS, REPEATS = 5, 2
 LINEAR: tuple[Candidate, ...] = (Mixture(),)
 ALL: tuple[Candidate, ...] = (*LINEAR, KernelOpid())
 TIERS = {"z": 0, "mixture": 1, "kernel": 2, COMPACT: 2}
