@@ -38,7 +38,7 @@ DIFFERENCES = """Why figures differ:
   the difference."""
 
 CHOICES = """All choices are made without test instances. ρ: generalised cross-validation on the
-C-stage's sums. Settings and shares: 4 × 5-fold cross-validation on the n instances of the batch.
+C-stage's sums. Settings and shares: 2 × 5-fold cross-validation on the n instances of the batch.
 `fit_best` is what the gateway calls: a mixture of Z, the update and OPIDe whose shares have the
 smallest held-out log-loss plus one standard error of its difference from Z alone; where nothing is
 surely better, it is Z. The forms, the grids and the one standard error were fixed on other data

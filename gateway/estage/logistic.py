@@ -70,7 +70,7 @@ def by_newton(X: Floats, positive: NDArray[np.bool_], costs: Floats) -> Floats:
 
 
 def downhill(w: Floats, step: Floats, A: Floats, S: Floats, cost: Floats) -> Floats:
-    """The weights w − step, the step halved for each problem until its sentence is no larger than before."""
+    """The weights w − step, the step halved where its sentence would be larger than before."""
 
     def value(at: Floats) -> Floats:
         losses = np.logaddexp(0, -S * (at @ A.T)).sum(-1, keepdims=True)
