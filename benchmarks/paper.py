@@ -111,7 +111,7 @@ def fill(
     """One cell: what its file lacks, up to the wanted number of repeats."""
     repeats, methods = options.repeats, tuple(options.methods)
     if cell.share is not None:
-        repeats, methods = min(repeats, SHARE_REPEATS), SHARE_METHODS
+        repeats, methods = min(repeats, SHARE_REPEATS), (*SHARE_METHODS, *PRECISION)
     results, saved = read(cell, options.folder), time.monotonic()
     for method in options.redo:
         results.forget(method)

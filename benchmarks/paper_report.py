@@ -152,7 +152,9 @@ def precision(cells: Sequence[Results]) -> Lines:
         largest = max(largest, *(abs(found) for found in gaps if found is not None))
         repeats = len(results.values[next(iter(PRECISION))])
         texts = [signed(found) for found in gaps if found is not None]
-        rows.append([label(results), str(repeats), *texts])
+        share = results.cell.share
+        of = "" if share is None else f", {100 * share:.0f} % survive"
+        rows.append([label(results) + of, str(repeats), *texts])
     told = f"The largest difference of a cell is {short(largest)}."
     return [told, "", *table(("set, n", "repeats", *PRECISION), rows)]
 
@@ -223,7 +225,7 @@ def report(out: Path) -> str:
         "## The second group: how many features survive", SHARES_ABOUT, "",
         *(["![accuracy against the share of survivors](paper-shares.png)", ""] if group_2 else []),
         *shares(group_2),
-        "## Precision", PRECISION_ABOUT, "", *precision(group_1),
+        "## Precision", PRECISION_ABOUT, "", *precision([*group_1, *group_2]),
     ]  # fmt: skip
     (out / "paper.md").write_text("\n".join(page).rstrip() + "\n", encoding="utf-8")
     return "\n".join([*verdicts, f"{out / 'paper.md'} written"])

@@ -212,7 +212,7 @@ def test_a_form_gets_a_share_that_nothing_speaks_for(knows):
 
 
 def test_shares_are_not_the_cheapest_of_the_grid():
-    """The oracle walks the grid: mean log-loss plus two standard errors of the difference from Z."""
+    """The oracle walks the grid: log-loss plus two standard errors of its difference from Z."""
     rng, y = np.random.default_rng(4), np.arange(30) % 3
     held = one_hot(y, 3) + rng.normal(size=(3, 2, 30, 3))
     batch = Batch.of(held[0, 0], rng.normal(size=(30, 1)), y, 3)
