@@ -170,8 +170,8 @@ def gap(results: Results, method: str) -> float | None:
 def signed(value: float) -> str:
     """Four digits with their sign.
 
-    >>> signed(0.00125), signed(-0.00001)
-    ('+.0012', '.0000')
+    >>> signed(0.00131), signed(-0.00001)
+    ('+.0013', '.0000')
     """
     text = short(abs(value))
     return text if float(text) == 0 else ("+" if value > 0 else "−") + text
