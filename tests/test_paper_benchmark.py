@@ -53,7 +53,7 @@ def test_a_method_gives_no_accuracy_or_another_one_the_next_time(digits):
 
 
 def test_a_nodes_numbers_give_other_labels(digits):
-    """The whole way in float32 is within one instance of the same in float64, float16 within two."""
+    """All the way in float32 is within one instance of the same in float64, float16 within two."""
     draw = Draw(digits, *digits.draw(60, 5, False), 5)
     right = {name: METHODS[name](draw) for name in ("Z alone", "fit_best")}
     for name, method in PRECISION.items():
