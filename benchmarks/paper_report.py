@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from paper_cells import SEED, Results
+from paper_data import Floats
 from paper_methods import BASELINES, FORMS, METHODS, PRECISION, SHARE_METHODS
 from paper_stats import (
     beyond_two_errors,
@@ -144,27 +145,28 @@ def shares(cells: Sequence[Results]) -> Lines:
 
 def precision(cells: Sequence[Results]) -> Lines:
     """What a node's numbers cost, over the repeats that were measured in both."""
-    rows, largest = [], 0.0
+    rows, means, repeats = [], [0.0], [0.0]
     for results in cells:
         gaps = [gap(results, method) for method in PRECISION]
-        if any(found is None for found in gaps):
+        if not all(len(found) for found in gaps):
             continue
-        largest = max(largest, *(abs(found) for found in gaps if found is not None))
-        repeats = len(results.values[next(iter(PRECISION))])
-        texts = [signed(found) for found in gaps if found is not None]
+        means += [abs(float(found.mean())) for found in gaps]
+        repeats += [float(np.abs(found).max()) for found in gaps]
         share = results.cell.share
         of = "" if share is None else f", {100 * share:.0f} % survive"
-        rows.append([label(results) + of, str(repeats), *texts])
-    told = f"The largest difference of a cell is {short(largest)}."
+        texts = [signed(float(found.mean())) for found in gaps]
+        rows.append([label(results) + of, str(len(gaps[0])), *texts])
+    told = f"The largest difference of a cell is {short(max(means))}, "
+    told += f"the largest of a single repeat {short(max(repeats))}."
     return [told, "", *table(("set, n", "repeats", *PRECISION), rows)]
 
 
-def gap(results: Results, method: str) -> float | None:
-    """A method in a node's numbers minus the same in float64; None where one is missing."""
+def gap(results: Results, method: str) -> Floats:
+    """A method in a node's numbers minus the same in float64, repeat by repeat; none if missing."""
     plain = method.split(",", maxsplit=1)[0]
     ours, exact = results.values.get(method, []), results.values.get(plain, [])
     count = min(len(ours), len(exact))
-    return float(np.mean(ours[:count]) - np.mean(exact[:count])) if count else None
+    return np.array(ours[:count]) - np.array(exact[:count])
 
 
 def signed(value: float) -> str:

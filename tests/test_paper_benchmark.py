@@ -64,8 +64,8 @@ def test_a_nodes_numbers_give_other_labels(digits):
 def test_a_difference_is_taken_over_other_repeats():
     results = Results(Cell("dna", 60))
     results.values = {"fit_best": [0.9, 0.8, 0.1], "fit_best, float32": [0.91, 0.81]}
-    assert gap(results, "fit_best, float32") == pytest.approx(0.01)
-    assert gap(results, "fit_best, float16") is None
+    assert gap(results, "fit_best, float32") == pytest.approx([0.01, 0.01])
+    assert not len(gap(results, "fit_best, float16"))
 
 
 def test_the_paper_has_other_widths_than_the_data(data_folder):
