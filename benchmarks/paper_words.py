@@ -63,4 +63,4 @@ PRECISION_ABOUT = """Test accuracy in a node's numbers minus the same in float64
 repeats. *Z alone, float32*: W^(s) of a node's `WoodburyLearner` after one pass in float32, and its
 scores. *fit_best, float32* and *float16*: the gateway fits in float64 from that learner's float32
 summary, the weights travel in that type, and the node multiplies in float32. Where two settings or
-shares are all but tied, the float32 sums may tip the choice, which is most of what differs."""
+shares are all but tied, the float32 sums may tip the choice."""
