@@ -33,7 +33,6 @@ from gateway.estage import (
     fit_kernel_opid,
     fit_opid,
     fit_opide,
-    fit_residual,
     fit_update,
     fold,
     rounded,
@@ -99,7 +98,6 @@ def speeds(made: Task) -> None:
     opid = timed(lambda: fit_opid(*made.batch), 15)
     for name, taken in (
         ("fit_opid", opid),
-        ("fit_residual", timed(lambda: fit_residual(*made.batch), 15)),
         ("fit_update", timed(lambda: fit_update(*made.batch, made.survivors), 15)),
         ("fit_opide", timed(lambda: fit_opide(*made.batch), 3)),
         ("fit_best, kernels too", best),

@@ -28,14 +28,15 @@ from pathlib import Path
 
 from paper_cells import SEED, Cell, Results, read, where, write
 from paper_data import DATA, Floats, Ints, available, compress, resplit
-from paper_methods import METHODS, SHARE_METHODS, Draw
+from paper_methods import METHODS, PRECISION, SHARE_METHODS, Draw, mixed_of
 from paper_report import report
 from paper_tables import SETTINGS
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-REPEATS, SHARE_REPEATS, QUICK_REPEATS = 50, 10, 2
+REPEATS, SHARE_REPEATS, QUICK_REPEATS, PRECISION_REPEATS = 50, 10, 2, 10
+EVERY = {**METHODS, **PRECISION}
 GROUPS = ("table", "shares")
 SIZES, QUICK_SIZES = 4, 2
 """How many n of each set."""
@@ -60,7 +61,7 @@ def share_cells(names: Sequence[str]) -> list[Cell]:
     return [Cell(name, SETTINGS[name].sizes[1], share) for share in SHARES for name in names]
 
 
-def wanted(names: Sequence[str], options: argparse.Namespace) -> list[Cell]:
+def cells_wanted(names: Sequence[str], options: argparse.Namespace) -> list[Cell]:
     """The cells of the groups that were asked for; the second is not for a quick look."""
     cells: list[Cell] = []
     if "table" in options.groups:
@@ -82,10 +83,11 @@ def measure(
     for repeat in range(repeats):
         seed = SEED + repeat
         draw = Draw(world, *world.draw(cell.n, seed, cell.anew), seed)
-        for method in results.missing(methods, repeat):
-            results.add(method, METHODS[method](draw))
+        wanted = methods if repeat < PRECISION_REPEATS else [m for m in methods if m in METHODS]
+        for method in results.missing(wanted, repeat):
+            results.add(method, EVERY[method](draw))
             if method == "fit_best":
-                results.chosen.append(draw.best.chosen)
+                results.chosen.append(mixed_of(draw.best))
         yield
 
 
@@ -109,7 +111,7 @@ def fill(
     """One cell: what its file lacks, up to the wanted number of repeats."""
     repeats, methods = options.repeats, tuple(options.methods)
     if cell.share is not None:
-        repeats, methods = min(repeats, SHARE_REPEATS), SHARE_METHODS
+        repeats, methods = min(repeats, SHARE_REPEATS), (*SHARE_METHODS, *PRECISION)
     results, saved = read(cell, options.folder), time.monotonic()
     for method in options.redo:
         results.forget(method)
@@ -135,8 +137,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--sets", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--redo", nargs="+", default=[], choices=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=list(EVERY), choices=list(EVERY))
+    parser.add_argument("--redo", nargs="+", default=[], choices=list(EVERY))
     parser.add_argument("--anew", action="store_true", help="draw the E-stage's instances anew")
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=GROUPS)
     options = parser.parse_args()
@@ -151,7 +153,7 @@ def main() -> None:
     options = parsed()
     if not options.report:
         data = available(options.sets, options.data, options.network)
-        run(wanted(list(data), options), data, options)
+        run(cells_wanted(list(data), options), data, options)
     print(report(options.out))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -45,7 +46,7 @@ class Results:
     """What `fit_best` took, repeat by repeat."""
     where: dict[str, str] = field(default_factory=dict)
 
-    def missing(self, methods: tuple[str, ...], repeat: int) -> list[str]:
+    def missing(self, methods: Sequence[str], repeat: int) -> list[str]:
         """The methods that have no value for this repeat yet."""
         return [method for method in methods if len(self.values.get(method, [])) <= repeat]
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from paper_tables import SETTINGS, Setting
 
+from edge_opid import WoodburyLearner
 from edge_opid.learner.statistics import Statistics, solve
 from gateway.estage import imputed_ridge, survivors_ridge
 from gateway.estage.strength import chosen_rho
@@ -87,6 +88,18 @@ def scaled(setting: Setting, X: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
+class Single:
+    """The same C-stage on a node, in float32, and what a gateway makes of the node's summary."""
+
+    bridge: NDArray[np.float32]
+    """W^(s) of the node's learner."""
+    W_s: Floats
+    """W^(s) from the summary, solved in float64."""
+    gram: Floats
+    """The survivors' part of the summary's Gram matrix."""
+
+
+@dataclass(frozen=True)
 class World:
     """A set after its C-stage: the survivors' weights, and what is left for the E-stage."""
 
@@ -107,6 +120,7 @@ class World:
     """A ridge on all columns, the vanished ones then taken as 0 …"""
     mean: tuple[Floats, Floats]
     """… or as their means: weights, bias."""
+    single: Single
 
     def draw(self, n: int, seed: int, anew: bool) -> tuple[Ints, Ints]:
         """Rows to fit and rows to test on, n each, as many of each class in both together.
@@ -141,7 +155,18 @@ def compress(setting: Setting, X: Floats, y: Ints) -> World:
         survivors_ridge(known, kept, rho),
         imputed_ridge(known, kept, np.zeros(end + 1), rho_all)[0],
         imputed_ridge(known, kept, seen.mean(0), rho_all),
+        on_a_node(seen, y[learned], dv, rho),
     )  # fmt: skip
+
+
+def on_a_node(seen: Floats, y: Ints, vanishing: int, rho: float) -> Single:
+    """The C-stage by the learner that nodes have, one reading after the other."""
+    surviving, classes = seen.shape[1] - vanishing, int(y.max()) + 1
+    learner = WoodburyLearner(vanishing, surviving, classes, lam=LAM, rho=rho)
+    learner.learn_many(seen, y)
+    known = learner.summary().statistics()
+    W_s = solve(known, vanishing, LAM, rho)[1]
+    return Single(learner.weights()[1], W_s, known.gram[vanishing:, vanishing:])
 
 
 def resplit(setting: Setting, share: float) -> Setting:

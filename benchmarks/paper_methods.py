@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from paper_data import Floats, Ints, World
 
 from gateway.estage import (
@@ -17,8 +19,8 @@ from gateway.estage import (
     fit_best,
     fit_opid,
     fit_opide,
-    fit_residual,
     fit_update,
+    fold,
     raw_logistic,
 )
 from gateway.estage.baselines import Columns
@@ -44,16 +46,24 @@ class Draw:
         world = self.world
         return self.Z[self.fit], world.Xa[self.fit], world.y[self.fit], world.classes
 
-    def right(self, scores: Floats) -> float:
+    def right(self, scores: NDArray[np.floating[Any]]) -> float:
         """Test accuracy of these scores of the test instances."""
         return float(np.mean(scores.argmax(1) == self.world.y[self.test]))
 
     @cached_property
     def best(self) -> BestModel:
-        """`fit_best` among the forms that fold to one matrix, with all that a gateway knows."""
+        """`fit_best` as the gateway calls it."""
         return fit_best(
             *self.batch(), survivors=self.survivors(), seed=self.seed, candidates=LINEAR
         )
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """`fit_best` folded, from what a node's float32 learner has uploaded."""
+        single = self.world.single
+        world = replace(self.world, W_s=single.W_s, gram=single.gram)
+        best = replace(self, world=world).best
+        return fold(best.model, single.W_s).matrix()
 
     def survivors(self) -> Survivors:
         """X^(s) of the batch, and how sure the C-stage is of its weights."""
@@ -64,6 +74,12 @@ class Draw:
         """Test accuracy of a model."""
         world, test = self.world, self.test
         return self.right(model.scores(self.Z[test], world.Xa[test], world.Xs[test]))
+
+
+def mixed_of(best: BestModel) -> str:
+    """The forms that have a share in it."""
+    shares = best.model.details
+    return " + ".join(form for form, share in shares.items() if share > 0) or best.chosen
 
 
 Scorer = BestModel | LinearModel
@@ -91,25 +107,28 @@ def opide(draw: Draw) -> float:
     return draw.scores(model)
 
 
-def residual(draw: Draw) -> float:
-    """Ridge of Y − Z."""
-    model = fit_residual(*draw.batch(), seed=draw.seed)
-    return draw.scores(model)
-
-
 def update(draw: Draw) -> float:
     """The C-stage continued on the batch, its labels teaching the survivors' weights."""
     return draw.scores(fit_update(*draw.batch(), draw.survivors(), seed=draw.seed))
 
 
 def best(draw: Draw) -> float:
-    """The product: the best of the forms by cross-validation on the batch."""
+    """The product: the mixture of the forms that held-out instances of the batch speak for."""
     return draw.scores(draw.best)
 
 
-def z_first(draw: Draw) -> float:
-    """`fit_best` without the survivors' columns: Z alone unless something is clearly better."""
-    return draw.scores(fit_best(*draw.batch(), seed=draw.seed, candidates=LINEAR))
+def bridge(draw: Draw) -> float:
+    """Z alone as a node computes it: W^(s) of its own learner, everything in float32."""
+    rows = draw.world.Xs[draw.test].astype(np.float32)
+    return draw.right(rows @ draw.world.single.bridge)
+
+
+def pushed(draw: Draw, dtype: str) -> float:
+    """`fit_best` as it reaches a node: from float32 sums, weights in `dtype`, scores in float32."""
+    world, test = draw.world, draw.test
+    rows = np.column_stack([world.Xs[test], world.Xa[test], np.ones(len(test))])
+    W = draw.matrix.astype(dtype).astype(np.float32)
+    return draw.right(rows.astype(np.float32) @ W)
 
 
 def mean_imputed(draw: Draw) -> float:
@@ -129,16 +148,18 @@ METHODS: dict[str, Method] = {
     "OPID printed": partial(opid, penalty="printed"),
     "OPIDe": opide,
     "OPID": partial(opid, penalty="balanced"),
-    "residual": residual,
     "update": update,
-    "Z first": z_first,
     "fit_best": best,
 }
+PRECISION: dict[str, Method] = {
+    "Z alone, float32": bridge,
+    "fit_best, float32": partial(pushed, dtype="float32"),
+    "fit_best, float16": partial(pushed, dtype="float16"),
+}
+"""The same in a node's numbers: name, comma, dtype."""
 BASELINES = ("SVM", "SVM(s)", "SVM(a)", "ridge", "ridge, 0", "ridge, mean")
 """What knows nothing of the paper's method."""
-FORMS = ("Z alone", "OPID printed", "OPIDe", "OPID", "residual", "update")
-"""What `fit_best` chooses from."""
-PRODUCTS = ("fit_best", "Z first")
-"""`fit_best` with and without the survivors' columns."""
+FORMS = ("Z alone", "OPID printed", "OPIDe", "OPID", "update")
+"""The E-stage's forms, each by itself."""
 SHARE_METHODS = ("SVM", "SVM(s)", "Z alone", "OPIDe", "OPID", "fit_best")
 """Of the second group: the paper's Fig. 4."""

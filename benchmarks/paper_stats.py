@@ -71,7 +71,7 @@ def compared(ours: Floats, theirs: Floats) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The aims of one cell: a product beside the paper, the baselines and the forms."""
+    """The aims of one cell: `fit_best` beside the paper, the baselines and the forms."""
 
     best: float
     paper: float | None
@@ -92,9 +92,9 @@ class Verdict:
         return aims
 
 
-def verdict(results: Results, product: str = "fit_best") -> Verdict | None:
+def verdict(results: Results) -> Verdict | None:
     """The cell's verdict, once every method has been measured."""
-    columns = {method: column(results, method) for method in (*BASELINES, *FORMS, product)}
+    columns = {method: column(results, method) for method in (*BASELINES, *FORMS, "fit_best")}
     if not all(len(values) for values in columns.values()):
         return None
     mean = {method: float(values.mean()) for method, values in columns.items()}
@@ -102,7 +102,7 @@ def verdict(results: Results, product: str = "fit_best") -> Verdict | None:
     baseline = max(BASELINES, key=lambda method: mean[method])
     rival = max(("OPIDe", "OPID"), key=lambda method: mean[method])
     return Verdict(
-        mean[product],
+        mean["fit_best"],
         max(paper["OPIDe"][0], paper["OPID"][0]) if paper else None,
         (baseline, mean[baseline]),
         mean["Z alone"],

@@ -30,7 +30,7 @@ from sklearn import datasets
 from tflite_scores import TIMED, seconds
 
 from edge_opid.model import CompactModel
-from gateway.estage import LINEAR, LinearModel, fit_best, fit_residual, fold
+from gateway.estage import LINEAR, LinearModel, fit_best, fit_opid, fold
 from gateway.tflite import Weights, folded_to_tflite, to_tflite
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -103,7 +103,7 @@ def real(folder: Path) -> Iterator[tuple[str, Array, Array]]:
 
 
 def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
-    """Two predictors for one split: the best linear form, and the residual one (never Z alone)."""
+    """Two predictors for one split: the best linear one, and OPID (never Z alone)."""
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
     classes, y = np.unique(y, return_inverse=True)
@@ -120,8 +120,8 @@ def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
     order = np.argsort([*survivors, *new])
     tried = np.column_stack([Xs, Xa])[rest][:, order].astype(np.float32)
     given = Xs[batch] @ W_s, Xa[batch], y[batch], c
-    found = fit_best(*given, seed=seed, candidates=LINEAR).model, fit_residual(*given, seed=seed)
-    for kind, model in zip(("best", "residual"), found, strict=True):
+    found = fit_best(*given, seed=seed, candidates=LINEAR).model, fit_opid(*given, seed=seed)
+    for kind, model in zip(("best", "opid"), found, strict=True):
         assert isinstance(model, LinearModel)
         named = f"{name} {kind} {seed}"
         yield Fit(named, W_s, model, survivors, new, [f"class {k}" for k in classes], tried)

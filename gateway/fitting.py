@@ -30,8 +30,8 @@ from .estage import (
     Batch,
     BestModel,
     KernelModel,
-    LinearModel,
     Row,
+    Survivors,
     fit_best,
     fold,
     rounded,
@@ -131,13 +131,16 @@ def _view(
     columns = job.change.columns
     new = tuple(column for column in columns if column not in survivors)
     W_s = found.survivors_weights(job.lam, job.rho)
-    Z = X[:, [columns.index(column) for column in survivors]] @ W_s
+    Xs = X[:, [columns.index(column) for column in survivors]]
     Xa = X[:, [columns.index(column) for column in new]]
-    task, seed = Batch.of(Z, Xa, y, len(job.classes)), job.change.id
+    sure = Survivors.of(Xs, found.survivors_gram(), job.rho)
+    task, seed = Batch.of(Xs @ W_s, Xa, y, len(job.classes), sure), job.change.id
     if job.kernels:
         best = best_with_kernels(task, W_s, _names(job, survivors, new), seed)
     else:
-        best = fit_best(Z, Xa, y, len(job.classes), seed=seed, candidates=LINEAR)
+        best = fit_best(
+            task.Z, Xa, y, len(job.classes), survivors=sure, seed=seed, candidates=LINEAR
+        )
     return View(tuple(survivors), new, found, W_s, task, best)
 
 
@@ -203,14 +206,14 @@ def _check_weights(W: Floats, view: View) -> None:
 
 
 def _parts(view: View, weights: NDArray[np.float32]) -> dict[str, bytes]:
-    model = view.best.model
-    assert isinstance(model, LinearModel)  # everything but a kernel is
+    """[x_s W_s, x_a] [V_z; V_a] + bias, where W_s has all that the batch taught the survivors."""
+    folded = fold(view.best.model, view.W_s)
     return {
         "W": to_bytes(weights),
-        "W_s": to_bytes(view.W_s),
-        "V_z": to_bytes(model.V_z),
-        "V_a": to_bytes(model.V_a),
-        "bias": to_bytes(model.bias),
+        "W_s": to_bytes(folded.survivors),
+        "V_z": to_bytes(np.eye(len(folded.bias))),
+        "V_a": to_bytes(folded.new),
+        "bias": to_bytes(folded.bias),
     }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,13 @@ from .estage import (
     fit_best,
     hits_on,
 )
+from .estage.batch import standard_errors
 from .estage.compact import FLOAT_BYTES, landmarks_that_fit
-from .estage.selection import standard_error
+from .estage.selection import KERNEL_TIER
 from .fitted_models import FittedKernel, kernel_parts
 from .material import Floats
 from .registry.columns import role_of
 
-KERNEL_TIER = 3
 MATRIX_BYTES = 96
 """Of a matrix besides its numbers: its name, its shape and the keys of both, rounded up."""
 
@@ -100,12 +100,15 @@ def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
 
 def best_with_kernels(batch: Batch, W_s: Floats, names: Names, seed: int) -> BestModel:
     """The best of the linear forms and the compact kernel; a kernel only if nodes would take it."""
-    data, count = (batch.Z, batch.Xa, batch.y, batch.classes), landmarks_for(names, batch)
+    fit = partial(
+        fit_best, batch.Z, batch.Xa, batch.y, batch.classes, survivors=batch.survivors, seed=seed
+    )
+    count = landmarks_for(names, batch)
     if count:
-        best = fit_best(*data, seed=seed, candidates=(*LINEAR, LandmarkOpid(count=count)))
+        best = fit(candidates=(*LINEAR, LandmarkOpid(count=count)))
         if best.chosen != COMPACT or fits_nodes(best, W_s, names):
             return best
-    return fit_best(*data, seed=seed, candidates=LINEAR)
+    return fit(candidates=LINEAR)
 
 
 def fits_nodes(best: BestModel, W_s: Floats, names: Names) -> bool:
@@ -134,7 +137,7 @@ def exact_row(best: BestModel, batch: Batch, seed: int) -> Row:
     """
     hits = hits_on(KernelOpid(), batch, seed)
     behind = best.hits - hits
-    error = standard_error(behind, batch)
+    error = float(standard_errors(behind, batch))
     return Row("kernel", float(hits.mean()), float(behind.mean()), error, KERNEL_TIER)
 
 

@@ -62,6 +62,10 @@ class Pool:
         """W^(s) of Eq. 4, survivors×c, as if one learner had seen every reading of the group."""
         return solve(self.known, self.vanishing, lam, rho)[1]
 
+    def survivors_gram(self) -> Matrix:
+        """The survivors' part of the Gram matrix: how sure the group is of their weights."""
+        return self.known.gram[self.vanishing :, self.vanishing :]
+
 
 def pool(
     members: Iterable[Member], survivors: Sequence[str], classes: int, vanishing: Sequence[str] = ()

@@ -13,8 +13,8 @@ from edge_opid.learner.statistics import Statistics
 from gateway.estage import (
     Batch,
     BatchError,
-    Blend,
     Kernel,
+    Mixture,
     Opide,
     Survivors,
     chosen_rho,
@@ -22,14 +22,14 @@ from gateway.estage import (
     fit_kernel_opid,
     fit_opid,
     fit_opide,
-    fit_residual,
     fit_update,
     fold,
     rounded,
     z_alone,
 )
 from gateway.estage.compact import landmarks_that_fit, shrunk
-from gateway.estage.logistic import one_vs_rest
+from gateway.estage.logistic import by_liblinear, by_newton, one_vs_rest
+from gateway.estage.mixture import sure_shares
 from gateway.estage.opid import penalties
 from gateway.estage.strength import RHOS, left_out_error
 from gateway.estage.sums import training_sums
@@ -110,14 +110,6 @@ def test_sums_of_a_fold_differ_from_those_of_its_rows():
     assert np.allclose(sums.M_mean[0], rows.mean(0), rtol=1e-12)
 
 
-def test_residual_is_not_the_ridge_of_what_z_leaves():
-    Z, Xa, y = world()
-    M = np.column_stack([Z, Xa, np.ones(len(y))])
-    V = np.linalg.solve(M.T @ M + 2.0 * np.eye(M.shape[1]), M.T @ (one_hot(y, 3) - Z))
-    model = fit_residual(Z, Xa, y, 3, gamma=2.0)
-    assert np.allclose(model.scores(Z, Xa), Z + M @ V, atol=1e-10)
-
-
 def continued(n=60, d_s=9, readings=200, seed=0):
     """A C-stage's ridge on d_s survivors, and a batch: W^(s), what is known of it, Xs, Xa, y."""
     rng = np.random.default_rng(seed)
@@ -145,14 +137,13 @@ def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
     assert not model.V_a.any()
 
 
-@pytest.mark.parametrize("kappa", [1.0, 0.1])
-def test_an_update_is_not_at_the_minimum_of_its_own_sentence(kappa):
+def test_an_update_is_not_at_the_minimum_of_its_own_sentence():
     W_s, gram, _, Xs, Xa, y = continued()
-    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1, kappa=kappa)
+    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1)
     A = Xa - Xa.mean(0)
     gamma = 0.1 * np.sum(A * A) / 3
     off = one_hot(y, 3) - model.scores(Xs @ W_s, Xa, Xs)
-    assert np.allclose(Xs.T @ off, kappa * (gram + 0.5 * np.eye(9)) @ model.V_s, atol=1e-8)
+    assert np.allclose(Xs.T @ off, (gram + 0.5 * np.eye(9)) @ model.V_s, atol=1e-8)
     assert np.allclose(A.T @ off, gamma * model.V_a, atol=1e-8)
 
 
@@ -179,34 +170,67 @@ def test_survivors_that_are_not_the_batchs_are_fitted():
             fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(columns, matrix, 0.5))
 
 
-def test_a_blend_is_more_than_two_models_added_up():
-    """In scores and folded, it is t of the continued C-stage and so much of each OPIDe setting."""
+def test_a_mixture_is_more_than_its_forms_added_up():
+    """In scores and folded, it is so much of Z, of the update and of each OPIDe setting."""
     W_s, gram, _, Xs, Xa, y = continued()
     Z, known = Xs @ W_s, Survivors.of(Xs, gram, 0.5)
     batch = Batch.of(Z, Xa, y, 3, known)
-    path = Blend().paths(batch, [NOTHING])[0]
-    mixture = np.zeros(15)
-    mixture[[0, 2, 9]] = 3.0, 0.25, 0.5
+    path = Mixture().paths(batch, [NOTHING])[0]
+    mixture = np.zeros(25)
+    mixture[[0, 1, 12, 19]] = 2.0, 3.0, 0.25, 0.5  # Z, γ = ∞, then OPIDe's second and ninth
     parts = [
+        2.0 * Z,
         3.0 * fit_update(Z, Xa, y, 3, known, gamma=np.inf).scores(Z, Xa, Xs),
-        0.25 * (Z @ one_vs_rest(Z, y, 3, 1e-2)[0] + one_vs_rest(Z, y, 3, 1e-2)[1]),
+        0.25 * Opide().paths(batch, [NOTHING])[0].scores(Z, Xa)[1],
         0.5 * Opide().paths(batch, [NOTHING])[0].scores(Z, Xa)[8],
     ]
     model = path.mixed(mixture)
     assert np.allclose(model.scores(Z, Xa, Xs), sum(parts), atol=1e-9)
     assert np.allclose(fold(model, W_s).scores(Xs, Xa), sum(parts), atol=1e-9)
+    assert model.details == {"z": 2.0, "update": 3.0, "opide": 0.75}
 
 
-def test_opide_gets_a_share_that_nothing_speaks_for():
-    """Where the continued C-stage knows and OPIDe guesses, w is 0; the other way round, 1."""
-    rng, y = np.random.default_rng(0), np.arange(60) % 3
-    knows, guesses = 2 * one_hot(y, 3), rng.normal(size=(14, 60, 3))
-    scores = np.concatenate([knows[None], guesses])[None]
-    assert not Blend().choose(scores, y)[1:].any()
-    scores = np.concatenate([guesses[:1], np.repeat(knows[None], 14, axis=0)])[None]
-    mixture = Blend().choose(scores, y)
-    assert mixture[0] == 0.0
-    assert mixture.sum() == pytest.approx(1.0)
+def held_out_of(knows, y, seed=0):
+    """1×25×n×3 held-out scores: the named form knows the class, the other two guess."""
+    scores = np.random.default_rng(seed).normal(size=(25, len(y), 3))
+    start, end = {"z": (0, 1), "update": (1, 11), "opide": (11, 25)}[knows]
+    scores[start:end] = 3 * one_hot(y, 3) + 0.5 * scores[start:end]
+    return scores[None]
+
+
+@pytest.mark.parametrize("knows", ["z", "update", "opide"])
+def test_a_form_gets_a_share_that_nothing_speaks_for(knows):
+    """Where one form knows and the others guess, it gets nearly all."""
+    W_s, gram, _, Xs, Xa, y = continued()
+    batch = Batch.of(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
+    mixture = Mixture().choose(held_out_of(knows, y), batch)
+    shares = {"z": mixture[:1], "update": mixture[1:11], "opide": mixture[11:]}
+    assert shares[knows].sum() > 0.5
+    assert (mixture >= 0).all()
+    if knows == "z":
+        assert not mixture[1:].any()
+
+
+def test_shares_are_not_the_cheapest_of_the_grid():
+    """The oracle walks the grid: log-loss plus two standard errors of its difference from Z."""
+    rng, y = np.random.default_rng(4), np.arange(30) % 3
+    held = one_hot(y, 3) + rng.normal(size=(3, 2, 30, 3))
+    batch = Batch.of(held[0, 0], rng.normal(size=(30, 1)), y, 3)
+
+    def losses(share):
+        scores = sum(part * form for part, form in zip(share, held, strict=True))
+        own = np.take_along_axis(scores, y[None, :, None], -1)[..., 0]
+        return np.mean(np.log(np.exp(scores).sum(-1)) - own, axis=0)
+
+    grid = [(a / 10, b / 10, (10 - a - b) / 10) for a in range(11) for b in range(11 - a)]
+    alone = losses((1, 0, 0))
+    cost = {}
+    for share in grid:
+        doubt = np.std(losses(share) - alone, ddof=1) / np.sqrt(30)
+        cost[share] = losses(share).mean() + 2 * doubt
+    best = min(cost, key=cost.get)
+    assert 0 < best[0] < 1
+    assert sure_shares(held, batch) == pytest.approx(best)
 
 
 def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():
@@ -224,17 +248,40 @@ def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():
     assert chosen_rho(Statistics(np.zeros((2, 2)), np.zeros((2, 2)), 0, 0.0), [0, 1]) == 1.0
 
 
-def test_logistic_regression_is_not_at_the_minimum_of_eq_19():
-    """The gradient of Eq. 19, the bias penalised as one more column (LIBLINEAR's way)."""
-    Z, Xa, y = world()
+@pytest.mark.parametrize(("n", "width"), [(80, 10), (20, 60), (200, 60)])
+def test_a_classifier_is_not_at_the_minimum_of_eq_19(n, width):
+    """The gradient of Eq. 19, the bias penalised as one more column (LIBLINEAR's way).
+
+    Few columns and few instances go to Newton's method, the last of the three to LIBLINEAR.
+    """
+    Z, Xa, y = world(n=n, d_a=width - 3)
     X = np.hstack([Z, Xa])
-    W, bias = one_vs_rest(X, y, 3, cost=0.7)
-    for k in range(3):
-        sign = np.where(y == k, 1.0, -1.0)
-        pull = sign / (1 + np.exp(sign * (X @ W[:, k] + bias[k])))
-        gradient = np.append(W[:, k], bias[k]) - 0.7 * np.append(pull @ X, pull.sum())
-        start = 0.7 * np.abs(np.append((sign / 2) @ X, 0)).max()
-        assert np.abs(gradient).max() < 5e-3 * start
+    costs = np.array([0.01, 0.7, 100.0])
+    W, bias = one_vs_rest(X, y, 3, costs)
+    for cost, V, b in zip(costs, W, bias, strict=True):
+        for k in range(3):
+            sign = np.where(y == k, 1.0, -1.0)
+            pull = sign / (1 + np.exp(sign * (X @ V[:, k] + b[k])))
+            gradient = np.append(V[:, k], b[k]) - cost * np.append(pull @ X, pull.sum())
+            start = cost * np.abs(np.append((sign / 2) @ X, 0)).max()
+            assert np.abs(gradient).max() < 5e-3 * start
+
+
+def test_newton_and_liblinear_differ():
+    Z, Xa, y = world(n=60)
+    X, positive = np.hstack([Z, Xa]), y[:, None] == np.arange(3)
+    costs = np.array([0.01, 1.0])
+    assert np.allclose(by_newton(X, positive, costs), by_liblinear(X, positive, costs), atol=5e-3)
+
+
+def test_instances_that_a_line_parts_are_fitted_for_ever():
+    """Far apart and at the largest cost, where plain Newton steps overshoot: still the minimum."""
+    X, y = np.array([[1e4], [2e4], [-1e4], [-2e4], [5.0]]), np.array([0, 0, 1, 1, 1])
+    W, bias = one_vs_rest(X, y, 2, np.array([1e3]))
+    pull = 1 / (1 + np.exp(X[:, 0] * W[0, 0, 0] + bias[0, 0]))
+    pull = np.where(y == 0, pull, pull - 1)
+    assert W[0, 0, 0] == pytest.approx(1e3 * pull @ X[:, 0], rel=1e-3)
+    assert bias[0, 0] == pytest.approx(1e3 * pull.sum(), rel=1e-3)
 
 
 def test_opide_weighs_the_classifiers_by_something_else_than_w():
@@ -244,10 +291,9 @@ def test_opide_weighs_the_classifiers_by_something_else_than_w():
     w1 = model.details["w1"]
     costs = 10.0 ** np.arange(-3, 4)
     fits = [
-        w1 * np.vstack([one_vs_rest(Z, y, 3, a)[0], np.zeros((7, 3))])
-        + (1 - w1) * one_vs_rest(np.hstack([Z, Xa]), y, 3, b)[0]
-        for a in costs
-        for b in costs
+        w1 * np.vstack([a, np.zeros((7, 3))]) + (1 - w1) * b
+        for a in one_vs_rest(Z, y, 3, costs)[0]
+        for b in one_vs_rest(np.hstack([Z, Xa]), y, 3, costs)[0]
     ]
     got = np.vstack([model.V_z, model.V_a])
     assert min(np.abs(fit - got).max() for fit in fits) < 1e-12

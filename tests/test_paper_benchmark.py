@@ -13,7 +13,8 @@ pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from paper_cells import Cell, Results, read, write
 from paper_data import compress, load, resplit
-from paper_methods import METHODS, Draw
+from paper_methods import METHODS, PRECISION, Draw
+from paper_report import gap
 from paper_stats import beyond_two_errors, compared, verdict
 from paper_tables import SETTINGS, paper_cell
 
@@ -49,6 +50,22 @@ def test_a_method_gives_no_accuracy_or_another_one_the_next_time(digits):
         first, second = (method(Draw(digits, *digits.draw(30, 5, False), 5)) for _ in range(2))
         assert first == second
         assert 0 <= first <= 1
+
+
+def test_a_nodes_numbers_give_other_labels(digits):
+    """All the way in float32 is within one instance of the same in float64, float16 within two."""
+    draw = Draw(digits, *digits.draw(60, 5, False), 5)
+    right = {name: METHODS[name](draw) for name in ("Z alone", "fit_best")}
+    for name, method in PRECISION.items():
+        allowed = 2 if name.endswith("float16") else 1
+        assert method(draw) == pytest.approx(right[name.split(",")[0]], abs=allowed / 60 + 1e-9)
+
+
+def test_a_difference_is_taken_over_other_repeats():
+    results = Results(Cell("dna", 60))
+    results.values = {"fit_best": [0.9, 0.8, 0.1], "fit_best, float32": [0.91, 0.81]}
+    assert gap(results, "fit_best, float32") == pytest.approx([0.01, 0.01])
+    assert not len(gap(results, "fit_best, float16"))
 
 
 def test_the_paper_has_other_widths_than_the_data(data_folder):

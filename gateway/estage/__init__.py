@@ -19,15 +19,14 @@ C-stage's Gram matrix) let the batch's labels teach the survivors' weights, too:
 
 from .baselines import imputed_ridge, raw_logistic, survivors_ridge
 from .batch import Batch, BatchError, Survivors
-from .blend import Blend
 from .compact import Compacted, compacted
 from .folding import Folded, Rounded, fold, rounded
 from .kernel import Kernel, KernelModel, KernelOpid, fit_kernel_opid
 from .landmark import COMPACT, LandmarkOpid
+from .mixture import Mixture
 from .models import LinearModel, Model, z_alone
 from .opid import Opid, fit_opid
 from .opide import Opide, fit_opide
-from .residual import Residual, fit_residual
 from .selection import ALL, LINEAR, BestModel, Row, fit_best, hits_on
 from .strength import chosen_rho
 from .update import Update, fit_update
@@ -39,7 +38,6 @@ __all__ = [
     "Batch",
     "BatchError",
     "BestModel",
-    "Blend",
     "Compacted",
     "Folded",
     "Kernel",
@@ -47,10 +45,10 @@ __all__ = [
     "KernelOpid",
     "LandmarkOpid",
     "LinearModel",
+    "Mixture",
     "Model",
     "Opid",
     "Opide",
-    "Residual",
     "Rounded",
     "Row",
     "Survivors",
@@ -61,7 +59,6 @@ __all__ = [
     "fit_kernel_opid",
     "fit_opid",
     "fit_opide",
-    "fit_residual",
     "fit_update",
     "fold",
     "hits_on",

@@ -31,14 +31,13 @@ class _RawLogistic:
         found = []
         for out in held:
             rows = np.delete(every, out)
-            fits = [one_vs_rest(batch.Xa[rows], batch.y[rows], c, cost) for cost in COSTS]
-            V, bias = np.stack([fit[0] for fit in fits]), np.stack([fit[1] for fit in fits])
+            V, bias = one_vs_rest(batch.Xa[rows], batch.y[rows], c, COSTS)
             V_z = np.zeros((len(COSTS), c, c))
             found.append(LinearPath(self.name, V_z, V, bias, {"cost": COSTS}))
         return found
 
-    def choose(self, scores: Floats, y: Ints) -> Floats:
-        return one_of(scores.shape[1], int(log_loss(scores, y).argmin()))
+    def choose(self, scores: Floats, batch: Batch) -> Floats:
+        return one_of(scores.shape[1], int(log_loss(scores, batch.y).argmin()))
 
 
 def raw_logistic(

@@ -126,6 +126,20 @@ def check_survivors(survivors: Survivors, n: int) -> None:
         raise BatchError("Xs and its precision must be finite, and are not")
 
 
+def standard_errors(differences: Floats, batch: Batch) -> Floats:
+    """Of the means of …×n differences, where copies of a row are one observation with more weight.
+
+    >>> batch = Batch.of(np.eye(2)[[0, 1]], np.zeros((2, 0)), [0, 1], classes=2)
+    >>> float(standard_errors(np.array([0.0, 1.0]), batch))
+    0.5
+    """
+    order = np.argsort(batch.groups, kind="stable")
+    first = np.flatnonzero(np.diff(batch.groups[order], prepend=-1))
+    off = differences - differences.mean(-1, keepdims=True)
+    off, count = np.add.reduceat(off[..., order], first, axis=-1), len(first)
+    return np.asarray(np.sqrt(np.sum(off * off, -1) * count / max(1, count - 1)) / batch.n)
+
+
 def stratified_folds(batch: Batch, folds: int, seed: int) -> list[Ints]:
     """The held-out rows of each fold: every class spread evenly, copies of a row never parted.
 

@@ -28,27 +28,32 @@ class Opide:
     name: str = "opide"
     costs: tuple[float, ...] = tuple(COSTS)
 
+    @property
+    def count(self) -> int:
+        """How many settings."""
+        return 2 * len(self.costs)
+
     def paths(self, batch: Batch, held: Sequence[Ints]) -> list[LinearPath]:
         """One path for each training part."""
         every = np.arange(batch.n)
         return [self._path(batch, np.delete(every, rows)) for rows in held]
 
     def _path(self, batch: Batch, rows: Ints) -> LinearPath:
-        c, y, count = batch.classes, batch.y[rows], 2 * len(self.costs)
-        V, bias = np.zeros((count, c + batch.new, c)), np.zeros((count, c))
-        for place, cost in enumerate(self.costs):
-            other = place + len(self.costs)
-            V[place, :c], bias[place] = one_vs_rest(batch.Z[rows], y, c, cost)
-            V[other], bias[other] = one_vs_rest(batch.columns[rows], y, c, cost)
-        V_z, V_a = V[:, :c], V[:, c:]
+        c, y, costs = batch.classes, batch.y[rows], np.array(self.costs)
+        on_Z, bias_Z = one_vs_rest(batch.Z[rows], y, c, costs)
+        on_both, bias_both = one_vs_rest(batch.columns[rows], y, c, costs)
+        nothing = np.zeros((len(costs), batch.new, c))
+        V_z = np.concatenate([on_Z, on_both[:, :c]])
+        V_a = np.concatenate([nothing, on_both[:, c:]])
+        bias = np.concatenate([bias_Z, bias_both])
         # A least-squares score z is a probability; its log-odds are 4(z − ½) near ½.
         keep_unseen(V_z, V_a, bias, seen_classes(batch, rows), slope=4.0, offset=-2.0)
-        on_Z = np.repeat([1.0, 0.0], len(self.costs))
-        return LinearPath(self.name, V_z, V_a, bias, {"w1": on_Z})
+        w1 = np.repeat([1.0, 0.0], len(costs))
+        return LinearPath(self.name, V_z, V_a, bias, {"w1": w1})
 
-    def choose(self, scores: Floats, y: Ints) -> Floats:
+    def choose(self, scores: Floats, batch: Batch) -> Floats:
         """α₁ and α₂ for each classifier by itself, then w₁."""
-        half = scores.shape[1] // 2
+        y, half = batch.y, scores.shape[1] // 2
         first, second = scores[:, :half], scores[:, half:]
         g1, g2 = int(log_loss(first, y).argmin()), int(log_loss(second, y).argmin())
         w1 = WEIGHTS[:, None, None]

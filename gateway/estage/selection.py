@@ -1,14 +1,12 @@
-"""Which form of the E-stage to push: repeated cross-validation, and the simpler one when in doubt.
+"""What to push for a batch: a mixture of linear forms, or a kernel where no matrix comes close.
 
-1. Every candidate is fitted on the same folds, repeated with other seeds; what counts is whether it
-   is right on instances it was neither fitted nor tuned on.
-2. The most accurate candidate leads. A simpler one is taken instead when it is behind by no more
-   than one standard error of the difference, instance by instance (copies of a row count as one);
-   the blend below by 1.5.
-3. Simplest is the C-stage: continued on the batch and blended with OPIDe, where the survivors'
-   columns are given (the same estimate from more readings needs no evidence for itself, only none
-   against it); or as it is, which has nothing to push; then the linear forms, all of them one
-   matrix of the same size, so the most accurate of them; then kernels.
+1. The mixture (`estage.mixture`) gives each form the share that held-out instances surely speak
+   for, and is one matrix. Where they speak for nothing, it is Z: the C-stage as it is.
+2. Kernels have no place in a mixture, since they do not fold. One is taken only if it is right on
+   held-out instances more often than the mixture, by more than 1.5 standard errors of the
+   difference, instance by instance (copies of a row count as one).
+3. Held out means: neither fitted nor tuned nor mixed on that instance. Folds are repeated with
+   other seeds.
 """
 
 from __future__ import annotations
@@ -19,28 +17,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .batch import Batch, Floats, Ints, Survivors, stratified_folds
-from .blend import Blend
+from .batch import Batch, Floats, Ints, Survivors, standard_errors, stratified_folds
 from .kernel import KernelOpid
 from .landmark import COMPACT
+from .mixture import Mixture
 from .models import Model, z_alone
-from .opid import Opid
-from .opide import Opide
-from .residual import Residual
 from .tuning import Candidate, HeldOut, held_out, honest_scores
-from .update import Update
 
-FOLDS, REPEATS = 5, 4
-LINEAR: tuple[Candidate, ...] = (Blend(), Update(), Residual(), Opid(), Opid("printed"), Opide())
+FOLDS, REPEATS = 5, 2
+LINEAR: tuple[Candidate, ...] = (Mixture(),)
 ALL: tuple[Candidate, ...] = (*LINEAR, KernelOpid())
-TIERS = {"blend": 0, "z": 1, "kernel": 3, COMPACT: 3}
-"""How simple: 0 and 1 the C-stage, continued or as it is, 2 one matrix, 3 a kernel."""
-ONE_MATRIX = 2
-PATIENCE = {"blend": 1.5}
-"""How many standard errors a simpler candidate may be behind, where it is not one. The blend uses
-the batch already, and is left for luck only; Z would leave a good new sensor unused."""
+TIERS = {"z": 0, "mixture": 1, "kernel": 2, COMPACT: 2}
+"""How simple: 0 the C-stage as it is, 1 one matrix, 2 a kernel."""
+KERNEL_TIER = 2
+PATIENCE = 1.5
+"""How many standard errors one matrix may be behind a kernel."""
 LABELLED_MIN = 6
-"""Fewer different instances than this cannot tell candidates apart."""
+"""Fewer different instances than this cannot teach anything."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ class Row:
     error: float
     """One standard error of that difference."""
     tier: int
-    """0: the C-stage continued, 1: Z alone, 2: one matrix, 3: a kernel."""
+    """0: Z alone, 1: one matrix, 2: a kernel."""
 
 
 @dataclass(frozen=True)
@@ -93,33 +86,38 @@ def fit_best(
 ) -> BestModel:
     """The E-stage model to push for this batch. `candidates=LINEAR` where nodes want one matrix.
 
+    With `survivors` the batch's labels teach the survivors' weights, too.
+
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 40)
     >>> noise = rng.normal(size=(40, 2))
     >>> best = fit_best(np.eye(2)[y] + noise, noise, y, classes=2, candidates=LINEAR)
-    >>> best.chosen in ("residual", "opid", "opid printed", "opide")   # Xa tells the noise
-    True
+    >>> print(best.why)                                                  # Xa tells the noise
+    mixture is surely less off than z; it is right in 100.0 % of held-out instances, z in 87.5 %.
     >>> print(fit_best(np.eye(2)[y], noise, y, classes=2, candidates=LINEAR).why)
-    z is right in 100.0 % of held-out instances, and nothing is better.
+    z is right in 100.0 % of held-out instances, and nothing is surely better.
     """
     batch = Batch.of(Z, Xa, y, classes, survivors)
-    fallback = z_alone(classes, batch.new)
     right = {"z": np.asarray(batch.Z.argmax(1) == batch.y, float)}
+    models: dict[str, Model] = {"z": z_alone(classes, batch.new)}
     obstacle = too_little(batch)
     if obstacle:
-        return BestModel(fallback, (), f"z, because {obstacle}.", right["z"])
-    fitting = {candidate.name: candidate for candidate in candidates if suits(candidate, batch)}
+        return BestModel(models["z"], (), f"z, because {obstacle}.", right["z"])
     splits = splits_of(batch, seed, folds, repeats)
-    found = {name: held_out(candidate, batch, splits) for name, candidate in fitting.items()}
-    for name, candidate in fitting.items():
-        right[name] = hits_of(candidate, found[name], batch.y)
+    for candidate in candidates:
+        if suits(candidate, batch):
+            found = held_out(candidate, batch, splits)
+            models[candidate.name] = found.whole.mixed(candidate.choose(found.scores, batch))
+            right[candidate.name] = hits_of(candidate, found, batch)
     table = tabulate(right, batch)
-    row, why = simplest(table)
-    model: Model = fallback
-    if row.name in fitting:
-        mixture = fitting[row.name].choose(found[row.name].scores, batch.y)
-        model = found[row.name].whole.mixed(mixture)
-    return BestModel(model, table, why, right[row.name])
+    name, why = taken(table, learned=adds_something(models))
+    return BestModel(models[name], table, why, right[name])
+
+
+def adds_something(models: dict[str, Model]) -> bool:
+    """Whether the mixture is more than Z with another scale."""
+    shares = models["mixture"].details if "mixture" in models else {}
+    return any(share > 0 for form, share in shares.items() if form != "z")
 
 
 def splits_of(batch: Batch, seed: int, folds: int, repeats: int) -> list[list[Ints]]:
@@ -132,27 +130,18 @@ def hits_on(
 ) -> Floats:
     """The hits of one more candidate on the folds that `fit_best` made with this seed."""
     found = held_out(candidate, batch, splits_of(batch, seed, folds, repeats))
-    return hits_of(candidate, found, batch.y)
+    return hits_of(candidate, found, batch)
 
 
-def hits_of(candidate: Candidate, found: HeldOut, y: Ints) -> Floats:
+def hits_of(candidate: Candidate, found: HeldOut, batch: Batch) -> Floats:
     """For each instance the share of repeats in which the candidate was right on it, held out."""
-    honest = honest_scores(candidate, found, y)
-    return np.asarray(np.mean(honest.argmax(-1) == y, axis=0))
+    honest = honest_scores(candidate, found, batch)
+    return np.asarray(np.mean(honest.argmax(-1) == batch.y, axis=0))
 
 
 def suits(candidate: Candidate, batch: Batch) -> bool:
-    """What can be fitted to this batch, and is not part of another candidate.
-
-    Updates and blends need the survivors, and a blend contains OPIDe. A kernel cannot keep the
-    C-stage's score for a class that nobody labelled.
-    """
-    if isinstance(candidate, Update | Blend):
-        return batch.survivors is not None
-    if isinstance(candidate, Opide):
-        return batch.survivors is None
-    is_kernel = isinstance(candidate, KernelOpid)
-    return not is_kernel or len(np.unique(batch.y)) == batch.classes
+    """A kernel cannot keep the C-stage's score for a class that nobody labelled."""
+    return not isinstance(candidate, KernelOpid) or len(np.unique(batch.y)) == batch.classes
 
 
 def too_little(batch: Batch) -> str:
@@ -168,39 +157,33 @@ def too_little(batch: Batch) -> str:
 
 
 def tabulate(right: dict[str, Floats], batch: Batch) -> tuple[Row, ...]:
-    """The candidates, simplest tier first and then the most accurate first."""
-    leader = max(right, key=lambda name: (right[name].mean(), -TIERS.get(name, ONE_MATRIX)))
+    """The candidates, the simplest first."""
+    leader = max(right, key=lambda name: (right[name].mean(), -TIERS[name]))
     rows = [
         Row(
             name,
             float(hits.mean()),
             float(np.mean(right[leader] - hits)),
-            standard_error(right[leader] - hits, batch),
-            TIERS.get(name, ONE_MATRIX),
+            float(standard_errors(right[leader] - hits, batch)),
+            TIERS[name],
         )
         for name, hits in right.items()
     ]
     return tuple(sorted(rows, key=lambda row: (row.tier, -row.accuracy)))
 
 
-def standard_error(difference: Floats, batch: Batch) -> float:
-    """Of the mean, where copies of a row are one observation with more weight."""
-    off = np.bincount(batch.groups, weights=difference - difference.mean())
-    count = len(off)
-    return float(np.sqrt(np.sum(off * off) * count / max(1, count - 1)) / batch.n)
-
-
-def simplest(table: Sequence[Row]) -> tuple[Row, str]:
-    """The first row, in the table's order, that is close enough to the leader."""
+def taken(table: Sequence[Row], learned: bool) -> tuple[str, str]:
+    """The chosen row's name, and why: rules 1 and 2."""
+    rows = {row.name: row for row in table}
+    linear = rows["mixture" if learned else "z"]
     leader = min(table, key=lambda row: (row.behind, row.tier))
-    row = next(
-        row for row in table if row.behind <= PATIENCE.get(row.name, 1.0) * row.error + 1e-12
-    )
-    share = f"{100 * row.accuracy:.1f} % of held-out instances"
-    if row.name == leader.name:
-        ending = "nothing is better" if row.tier < ONE_MATRIX else "nothing as simple comes close"
-        return row, f"{row.name} is right in {share}, and {ending}."
-    return row, (
-        f"{row.name} is right in {share}; {leader.name} leads by {100 * row.behind:.1f} ± "
-        f"{100 * row.error:.1f} points, not enough to be worth more than the simpler one."
-    )
+    share = f"right in {100 * linear.accuracy:.1f} % of held-out instances"
+    if leader.tier < KERNEL_TIER and learned:
+        alone = f"{100 * rows['z'].accuracy:.1f} %"
+        return "mixture", f"mixture is surely less off than z; it is {share}, z in {alone}."
+    if leader.tier < KERNEL_TIER:
+        return "z", f"z is {share}, and nothing is surely better."
+    lead = f"by {100 * linear.behind:.1f} ± {100 * linear.error:.1f} points"
+    if linear.behind <= PATIENCE * linear.error + 1e-12:
+        return linear.name, f"{linear.name} is {share}; {leader.name} leads {lead}, not enough."
+    return leader.name, f"{linear.name} is {share}; {leader.name} leads {lead}."

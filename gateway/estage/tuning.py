@@ -26,17 +26,17 @@ class Candidate(Protocol):
         """One path of settings for each training part: all rows but those held out."""
         ...
 
-    def choose(self, scores: Floats, y: Ints) -> Floats:
-        """Which mixture of the P settings to use, from R×P×n×c held-out scores of these rows."""
+    def choose(self, scores: Floats, batch: Batch) -> Floats:
+        """Which mixture of the P settings to use, from R×P×n×c held-out scores of this batch."""
         ...
 
 
 class Single:
     """Candidates that use one setting: the one with the smallest squared error."""
 
-    def choose(self, scores: Floats, y: Ints) -> Floats:
+    def choose(self, scores: Floats, batch: Batch) -> Floats:
         """A 1 for the best of P settings, zeros for the others."""
-        return one_of(scores.shape[1], int(squared_error(scores, y).argmin()))
+        return one_of(scores.shape[1], int(squared_error(scores, batch.y).argmin()))
 
 
 def one_of(count: int, place: int) -> Floats:
@@ -45,7 +45,7 @@ def one_of(count: int, place: int) -> Floats:
 
 
 # Accuracy moves in steps of 1/n, so in a batch of 40 most settings tie: settings are chosen by the
-# loss they were fitted to, candidates (which have different losses) by accuracy.
+# loss they were fitted to, and shares of forms by log-loss.
 def squared_error(scores: Floats, y: Ints) -> Floats:
     """P mean squared errors against the one-hot labels, from R×P×n×c scores."""
     return np.asarray(np.mean((scores - np.eye(scores.shape[-1])[y]) ** 2, axis=(0, 2, 3)))
@@ -57,10 +57,15 @@ def log_loss(scores: Floats, y: Ints) -> Floats:
     >>> log_loss(np.array([[[[0.0, 0.0]]]]), np.array([1])).round(3)
     array([0.693])
     """
+    return np.asarray(instance_losses(scores, y).mean(1))
+
+
+def instance_losses(scores: Floats, y: Ints) -> Floats:
+    """P×n log-losses, means over the repeats, from R×P×n×c log-odds."""
     top = scores.max(-1, keepdims=True)
     total = np.log(np.exp(scores - top).sum(-1)) + top[..., 0]
     own = np.take_along_axis(scores, y[None, None, :, None], -1)[..., 0]
-    return np.asarray(np.mean(total - own, axis=(0, 2)))
+    return np.asarray(np.mean(total - own, axis=0))
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ def held_out(candidate: Candidate, batch: Batch, splits: Sequence[Sequence[Ints]
     return HeldOut(np.stack(scores), fold, whole)
 
 
-def honest_scores(candidate: Candidate, found: HeldOut, y: Ints) -> Floats:
+def honest_scores(candidate: Candidate, found: HeldOut, batch: Batch) -> Floats:
     """R×n×c held-out scores of the candidate *with* its tuning.
 
     For the instances of a fold the settings are chosen on the other folds' instances alone, so a
@@ -108,7 +113,7 @@ def honest_scores(candidate: Candidate, found: HeldOut, y: Ints) -> Floats:
     for repeat, (scores, fold) in enumerate(zip(found.scores, found.fold, strict=True)):
         for number in range(fold.max() + 1):
             mine, others = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            mixture = candidate.choose(scores[None, :, others], y[others])
+            mixture = candidate.choose(scores[None, :, others], batch.take(others))
             honest[repeat, mine] = np.tensordot(mixture, scores[:, mine], 1)
     return honest
 
@@ -122,4 +127,4 @@ def tuned(candidate: Candidate, batch: Batch, folds: int, seed: int, repeats: in
         count = len(path_scores(path, batch))
         return path.mixed(one_of(count, 0))
     found = held_out(candidate, batch, splits)
-    return found.whole.mixed(candidate.choose(found.scores, batch.y))
+    return found.whole.mixed(candidate.choose(found.scores, batch))

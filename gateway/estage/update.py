@@ -1,12 +1,13 @@
 """The C-stage continued on the batch: its labels teach the survivors' weights too.
 
 Z and X^(a) alone forget that the batch has labels for X^(s). The C-stage's sums say how sure it is
-of W^(s): a change Δ of the survivors' weights costs κ·tr Δᵀ(G_ss + ρI)Δ, and κ = 1 with X^(a) left
-out is exactly what the C-stage would have learned, had the batch been its next readings. So
+of W^(s): a change Δ of the survivors' weights costs tr Δᵀ(G_ss + ρI)Δ, which with X^(a) left out is
+exactly what the C-stage would have learned, had the batch been its next readings. So
 
-    min over Δ, V:  ‖Y − Z − X^(s)Δ − X^(a)V‖² + κ·tr Δᵀ(G_ss + ρI)Δ + γ‖V‖²
+    min over Δ, V:  ‖Y − Z − X^(s)Δ − X^(a)V‖² + tr Δᵀ(G_ss + ρI)Δ + γ‖V‖²
 
-κ < 1 trusts the old readings less, γ = ∞ leaves the new sensors out. It needs `Survivors`.
+γ = ∞ leaves the new sensors out. It needs `Survivors`. (Trusting the old readings less, with a
+factor before the second term, was tried: decision 10.)
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from .tuning import Single, tuned
 
 STRENGTHS: Floats = np.append(np.inf, 10.0 ** np.linspace(2, -2, 9))
 """γ's grid in units of n times the mean variance of X^(a)'s columns."""
-TRUSTS = (1.0,)
-"""κ's grid. With 0.1 in it small batches lose half a point on steady sets: see decision 10."""
 
 
 def whitened(survivors: Survivors) -> tuple[Floats, Floats]:
@@ -47,11 +46,15 @@ def whitened(survivors: Survivors) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Update(Single):
-    """The candidate: every κ and every γ, κ slowest."""
+    """The candidate: the update for every γ."""
 
     name: str = "update"
     strengths: tuple[float, ...] = tuple(STRENGTHS)
-    trusts: tuple[float, ...] = TRUSTS
+
+    @property
+    def count(self) -> int:
+        """How many settings."""
+        return len(self.strengths)
 
     def paths(self, batch: Batch, held: Sequence[Ints]) -> list[LinearPath]:
         """One path for each training part."""
@@ -64,30 +67,23 @@ class Update(Single):
         sums = training_sums(np.hstack([S, A]), batch.Y - batch.Z, held, intercept=False)
         found = []
         for gram, cross, rows in zip(sums.gram, sums.cross, held, strict=True):
-            fits = [fitted(gram, cross, S.shape[1], kappa, gamma) for kappa in self.trusts]
-            V_s, V_a = (np.concatenate(part) for part in zip(*fits, strict=True))
+            V_s, V_a = fitted(gram, cross, S.shape[1], gamma)
             V_z = np.tile(np.eye(batch.classes), (len(V_s), 1, 1))
             bias, V_s = -centre @ V_a, T @ V_s
             seen = seen_classes(batch, np.delete(np.arange(batch.n), rows))
             keep_unseen(V_z, V_a, bias, seen)
             keep_unseen(V_z, V_s, bias, seen)
-            settings = {
-                "kappa": np.repeat(self.trusts, len(gamma)),
-                "gamma": np.tile(gamma, len(self.trusts)),
-            }
-            found.append(LinearPath(self.name, V_z, V_a, bias, settings, V_s))
+            found.append(LinearPath(self.name, V_z, V_a, bias, {"gamma": gamma}, V_s))
         return found
 
 
-def fitted(
-    gram: Floats, cross: Floats, width: int, kappa: float, gamma: Floats
-) -> tuple[Floats, Floats]:
-    """G×width×c and G×d_a×c: the weights on S and X^(a) for one κ and every γ.
+def fitted(gram: Floats, cross: Floats, width: int, gamma: Floats) -> tuple[Floats, Floats]:
+    """G×width×c and G×d_a×c: the weights on S and X^(a) for every γ.
 
     S is eliminated once; what it leaves of X^(a)'s Gram matrix is diagonalised, and every γ is a
     division after that.
     """
-    own = gram[:width, :width] + kappa * np.eye(width)
+    own = gram[:width, :width] + np.eye(width)
     both = np.linalg.solve(own, np.hstack([gram[:width, width:], cross[:width]]))
     on_A, on_R = both[:, : len(gram) - width], both[:, len(gram) - width :]
     left = gram[width:, width:] - gram[width:, :width] @ on_A
@@ -105,15 +101,11 @@ def fit_update(
     survivors: Survivors,
     *,
     gamma: float | None = None,
-    kappa: float | None = None,
     folds: int = 5,
     seed: int = 0,
 ) -> LinearModel:
-    """The update with κ and γ by cross-validation, or those given (γ in its grid's units)."""
-    candidate = Update(
-        strengths=tuple(STRENGTHS) if gamma is None else (gamma,),
-        trusts=TRUSTS if kappa is None else (kappa,),
-    )
+    """The update with γ by cross-validation, or the one given (in its grid's units)."""
+    candidate = Update(strengths=tuple(STRENGTHS) if gamma is None else (gamma,))
     model = tuned(candidate, Batch.of(Z, Xa, y, classes, survivors), folds, seed)
     assert isinstance(model, LinearModel)
     return model
