@@ -19,6 +19,7 @@ from gateway.estage import (
     fit_best,
     fit_opid,
     fit_opide,
+    fit_residual,
     fit_update,
     fold,
     raw_logistic,
@@ -107,6 +108,11 @@ def opide(draw: Draw) -> float:
     return draw.scores(model)
 
 
+def residual(draw: Draw) -> float:
+    """Ridge of Y − Z."""
+    return draw.scores(fit_residual(*draw.batch(), seed=draw.seed))
+
+
 def update(draw: Draw) -> float:
     """The C-stage continued on the batch, its labels teaching the survivors' weights."""
     return draw.scores(fit_update(*draw.batch(), draw.survivors(), seed=draw.seed))
@@ -148,6 +154,7 @@ METHODS: dict[str, Method] = {
     "OPID printed": partial(opid, penalty="printed"),
     "OPIDe": opide,
     "OPID": partial(opid, penalty="balanced"),
+    "residual": residual,
     "update": update,
     "fit_best": best,
 }
@@ -159,7 +166,7 @@ PRECISION: dict[str, Method] = {
 """The same in a node's numbers: name, comma, dtype."""
 BASELINES = ("SVM", "SVM(s)", "SVM(a)", "ridge", "ridge, 0", "ridge, mean")
 """What knows nothing of the paper's method."""
-FORMS = ("Z alone", "OPID printed", "OPIDe", "OPID", "update")
+FORMS = ("Z alone", "OPID printed", "OPIDe", "OPID", "residual", "update")
 """The E-stage's forms, each by itself."""
 SHARE_METHODS = ("SVM", "SVM(s)", "Z alone", "OPIDe", "OPID", "fit_best")
 """Of the second group: the paper's Fig. 4."""

@@ -52,7 +52,7 @@ def lived_fleet() -> FleetRig:
         new = SensorDeployed(f"so-{name}", "so", rig.now_ms, "ppb", 0.0, 1.0, replaces=None)
         rig.event(name, new)
     rig.pass_s(10)
-    for _ in range(20):
+    for _ in range(35):  # each long enough for a form of the E-stage to be chosen
         for name in ("n1", "n2"):
             rig.read(name)
     rig.pass_s(3)
@@ -482,7 +482,7 @@ def test_listings_show_what_was_said_as_it_was_said(opid, folder):
     assert re.search(r"hum-2 +measuring +hum +– +– ", out)
     _, out, _ = opid("change", "list", "--limit", "1")
     assert len(out.splitlines()) == 3
-    assert re.search(r"^2 +air +gathering .* – +so +40 ", out, re.MULTILINE)
+    assert re.search(r"^2 +air +gathering .* – +so +70 ", out, re.MULTILINE)
     _, out, _ = opid("change", "show", "2")
     assert "fit on 30 labelled instances" in out
     assert re.search(r"^\* \w+", out, re.MULTILINE)

@@ -22,6 +22,7 @@ from gateway.estage import (
     fit_kernel_opid,
     fit_opid,
     fit_opide,
+    fit_residual,
     fit_update,
     fold,
     rounded,
@@ -135,6 +136,14 @@ def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
     seen = np.isin(np.arange(3), y)
     assert np.allclose(fold(model, W_s).survivors[:, seen], both[:, seen], atol=1e-10)
     assert not model.V_a.any()
+
+
+def test_residual_is_not_the_ridge_of_what_z_leaves():
+    Z, Xa, y = world()
+    M = np.column_stack([Z, Xa, np.ones(len(y))])
+    V = np.linalg.solve(M.T @ M + 2.0 * np.eye(M.shape[1]), M.T @ (one_hot(y, 3) - Z))
+    model = fit_residual(Z, Xa, y, 3, gamma=2.0)
+    assert np.allclose(model.scores(Z, Xa), Z + M @ V, atol=1e-10)
 
 
 def test_an_update_is_not_at_the_minimum_of_its_own_sentence():

@@ -27,6 +27,7 @@ from .mixture import Mixture
 from .models import LinearModel, Model, z_alone
 from .opid import Opid, fit_opid
 from .opide import Opide, fit_opide
+from .residual import fit_residual
 from .selection import ALL, LINEAR, BestModel, Row, fit_best, hits_on
 from .strength import chosen_rho
 from .update import Update, fit_update
@@ -59,6 +60,7 @@ __all__ = [
     "fit_kernel_opid",
     "fit_opid",
     "fit_opide",
+    "fit_residual",
     "fit_update",
     "fold",
     "hits_on",
