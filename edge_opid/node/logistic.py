@@ -62,7 +62,7 @@ class LogisticMemory:
     that leaves takes its weights with it, and one that comes starts at 0; as sensors are centred at
     their means, neither moves the scores of the others' average reading.
 
-    **Cost**: 16 bytes a sensor and class, in float64, and some 40 µs to predict and learn.
+    **Cost**: 16 bytes a sensor and class, in float64, and some 30 µs to predict and learn.
 
     >>> memory = LogisticMemory(("temp", "bias"), classes=2)
     >>> for value in (1.0, -1.0) * 20:
