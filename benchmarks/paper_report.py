@@ -166,7 +166,7 @@ def gap(results: Results, method: str) -> Floats:
     plain = method.split(",", maxsplit=1)[0]
     ours, exact = results.values.get(method, []), results.values.get(plain, [])
     count = min(len(ours), len(exact))
-    return np.array(ours[:count]) - np.array(exact[:count])
+    return np.asarray(np.array(ours[:count]) - np.array(exact[:count]))
 
 
 def signed(value: float) -> str:

@@ -45,6 +45,13 @@ def test_pooled_weights_differ_from_those_of_one_learner_over_all_readings():
     assert found.known.readings == len(y)
 
 
+def test_the_survivors_gram_is_another_block_than_the_survivors():
+    """The vanishing columns stand first: a wrong block would say how sure others' weights are."""
+    X, _, names, members = group(1e2)
+    gram = pool(members, names[2:], 3, names[:2]).survivors_gram()
+    assert relative(gram, X[:, 2:].T @ X[:, 2:]) < 1e-6
+
+
 @pytest.mark.parametrize("rho", [1e-3, 1.0])
 def test_rounding_at_condition_1e6_changes_labels(rho):
     """The weights then carry 6e-8·1e6 in the directions that hardly vary: labels do not care."""
