@@ -61,7 +61,7 @@ bench-carry: setup  ## how much a learner should inherit when sensors change
 	$(BIN)/python benchmarks/carry.py
 
 bench-gateway: setup  ## a thousand nodes through one change, beside bare publishing
-	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/gateway_wave.py
 
 bench-node: setup  ## a node through mosquitto: throughput, latency, memory
 	$(BIN)/python benchmarks/node.py

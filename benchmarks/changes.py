@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import os
 
-import project_root  # noqa: F401 - before anything that imports gateway
-
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
 import argparse

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-import project_root  # noqa: F401 - before anything imports gateway
-
 from gateway.registry import NodeRecord, OrderRecord, Record
 from gateway.store import Store
 

@@ -1,6 +1,6 @@
 """A gateway beside bare publishing: a thousand nodes go through one change at once.
 
-    python benchmarks/gateway.py [--nodes 1000] [--sensors 12] [--json out/gateway.json]
+    python benchmarks/gateway_wave.py [--nodes 1000] [--sensors 12] [--json out/gateway.json]
 
 Wave: at every node one sensor dies and another joins; the seconds from the moment the fit is there
 (orders to be signed and saved) until the database knows that every node has the new weights. The
@@ -23,7 +23,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import estage
-import project_root  # noqa: F401 - before anything imports gateway
 from aims import verdict
 from gateway_fleet import CLASSES, KEY, SITE, roomy
 from node_parts import certificates, line_of, memory_mb, mosquitto, process

@@ -19,8 +19,6 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from statistics import mean, stdev
 
-import project_root  # noqa: F401 - before anything imports gateway
-
 from firmware_sim.scenario import load_scenario
 from firmware_sim.score import MODELS, AfterChange, share_of_the_way
 from firmware_sim.simulated import play

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
-import project_root  # noqa: F401 - before anything imports gateway
 from aims import verdict
 
 from firmware_sim.week import WeekFleet, WeekPlan

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from postgres import Postgres
 
-import gateway  # noqa: F401 - before a test puts benchmarks/ on the path, where gateway.py is another
 from edge_opid import GramLearner, WoodburyLearner, kernel
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
