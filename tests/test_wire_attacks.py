@@ -38,7 +38,7 @@ from edge_opid.wire import (
     to_bytes,
 )
 
-ALL_KINDS = [*{kind for kinds in MESSAGES_ON.values() for kind in kinds}, Desired]
+ALL_KINDS = [*dict.fromkeys(kind for kinds in MESSAGES_ON.values() for kind in kinds), Desired]
 
 
 def refusal(payload: bytes, *kinds: type[Message]) -> str:
