@@ -21,7 +21,7 @@ contain nothing of either method, speak for it (below). A cell's repeats are the
 SVM is the paper's name for L2-regularised logistic regression on the E-stage batch. *ridge* is on
 the survivors alone, *ridge, 0* and *ridge, mean* are on all columns with the vanished ones filled
 in; each has its own ρ by generalised cross-validation. *OPID* is the balanced form, *OPID printed*
-Eq. 14 as printed. *update* continues the C-stage on the batch.
+Eq. 14 as printed, *residual* a ridge of Y − Z. *update* continues the C-stage on the batch.
 """
 
 DIFFERENCES = """Why figures differ:
