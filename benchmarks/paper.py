@@ -33,7 +33,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-REPEATS, SHARE_REPEATS, QUICK_REPEATS, PRECISION_REPEATS = 50, 10, 2, 10
+REPEATS, QUICK_REPEATS, PRECISION_REPEATS = 50, 2, 10
 EVERY = {**METHODS, **PRECISION}
 GROUPS = ("table", "shares")
 SIZES, QUICK_SIZES = 4, 2
@@ -109,7 +109,7 @@ def fill(
     """One cell: what its file lacks, up to the wanted number of repeats."""
     repeats, methods = options.repeats, tuple(options.methods)
     if cell.share is not None:
-        repeats, methods = min(repeats, SHARE_REPEATS), (*SHARE_METHODS, *PRECISION)
+        methods = (*SHARE_METHODS, *PRECISION)
     results, saved = read(cell, options.folder), time.monotonic()
     for method in options.redo:
         results.forget(method)
