@@ -10,51 +10,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from edge_opid.store import Limits
 from edge_opid.wire import Channel, Desired, InstanceId, Prediction, Topic, decode, open_sealed
-from firmware_sim import fleet_story
-from firmware_sim.checks import Witness
 from firmware_sim.checks_promise import BrokenPromise, Said
-from firmware_sim.clock import START_MS, VirtualClock
-from firmware_sim.device import Device, NodeDevice
-from firmware_sim.device_gateway import CLIENT, Fitting, GatewayDevice
-from firmware_sim.device_records import MemoryRecords
-from firmware_sim.device_source import SourceDevice
+from firmware_sim.device_gateway import Fitting
 from firmware_sim.faults import Fault
-from firmware_sim.fleet import KEY, Outcome, SimFleet
-from firmware_sim.fleet_operator import Labeller, Operator
+from firmware_sim.fleet import KEY, Outcome
+from firmware_sim.fleet_scripted import BOOT_MS, SOURCE, ScriptedFleet
+from firmware_sim.fleet_story import SITE
 from firmware_sim.network import Network
-from firmware_sim.network_broker import SimBroker
 from firmware_sim.network_link import SimLink
 from firmware_sim.rivals import Rivals
 from firmware_sim.scenario import ALL, Scenario
 from firmware_sim.score import Score
 from firmware_sim.script import Script
 from gateway.fitter import attempt
-from gateway.policy import Group
 
-SITE, SOURCE = fleet_story.SITE, "box"
 PERIOD_MS = 2_000  # between two readings: more than a gateway takes to answer, as in the field
-BOOT_MS = 1_000  # before the first of them
 PATIENCE_MS = 180_000  # after the last of them, until everybody agrees
-QUEUE_MAX = 1_000
-STORE = Limits(
-    page_bytes=512,
-    segment_bytes=65_536,
-    segments_max=4,
-    record_bytes_max=16_384,
-    pending_bytes_max=32_768,
-    snapshot_bytes_max=2**20,
-)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What `SimFleet` calls a story: whatever is known before anything happens."""
-
-    seed: int
-    until_ms: int
-    nodes: tuple[str, ...]
 
 
 class Audience:
@@ -95,63 +67,21 @@ class Audience:
             self.pushed[node, order.version] = len(payload)
 
 
-class ScenarioFleet(SimFleet):
+class ScenarioFleet(ScriptedFleet):
     """The fleet of a scenario, ready to `run`; `score` says how right it was.
 
     A broken promise is told in the outcome, as in the soak.
     """
 
+    period_ms = PERIOD_MS
+
     def __init__(self, script: Script, fit: Fitting = attempt) -> None:
-        self.script, self.score = script, Score(script)
+        self.score = Score(script)
         self._rivals = Rivals(script)
         until_ms = BOOT_MS + (script.scenario.readings + 1) * PERIOD_MS
-        self.story = Plan(script.seed, until_ms, script.nodes)  # type: ignore[assignment]
-        self.clock = VirtualClock()
-        self.broker = SimBroker(QUEUE_MAX)
-        self.network = Network(self.clock, self.broker, script.seed)
-        self.witness = Witness(KEY.verify_key)
-        self.gateway = self._gateway(fit)
-        self.nodes = {node: self._node(node) for node in script.nodes}
-        self.sources = {f"{SITE}-{node}-{SOURCE}": self._box(node) for node in script.nodes}
-        self.devices: dict[str, Device] = {**self.nodes, **self.sources, CLIENT: self.gateway}
-        self.labeller = Labeller(self.network)
-        self.operator = Operator(self.network, self.gateway, self._announcements())
+        super().__init__(script, script.scenario.policy(PERIOD_MS / 1000), until_ms, fit)
         self.audience = Audience(self.network, self.score)
         self.faults = tuple(sorted(_faults(script.scenario)))
-        self.last_checkpoint = self.broker.checkpoint()
-
-    def _gateway(self, fit: Fitting) -> GatewayDevice:
-        script, store = self.script, MemoryRecords()
-        group = Group("fleet", SITE, script.classes, script.nodes)
-        policy = script.scenario.policy(PERIOD_MS / 1000)
-        return GatewayDevice(
-            self.network, policy, group, KEY, self.witness, script.seed, store, fit
-        )
-
-    def _node(self, name: str) -> NodeDevice:
-        config = self.script.node_config(name, SITE, PERIOD_MS / 1000)
-        self.witness.meet(config, [SOURCE])
-        chronicle = self.witness.nodes[name]
-        seed = self.script.seed
-        return NodeDevice(self.network, config, [KEY.verify_key], chronicle, seed, STORE)
-
-    def _box(self, node: str) -> SourceDevice:
-        return SourceDevice(
-            self.network,
-            (SITE, node, SOURCE),
-            self.witness.sources[node][SOURCE],
-            partial(self._say, node),
-            self.script.seed,
-            period_ms=PERIOD_MS,
-            until_ms=self.story.until_ms,
-        )
-
-    def _announcements(self) -> Iterator[fleet_story.Announcement]:
-        timeout_s = self.script.timeout_s(PERIOD_MS / 1000)
-        for each in self.script.announcements:
-            at_ms = BOOT_MS + each.at * PERIOD_MS + PERIOD_MS // 2
-            for event in each.messages(START_MS + at_ms, timeout_s):
-                yield fleet_story.Announcement(at_ms, each.node, event, by_message=True)
 
     # --- what is said -----------------------------------------------------------------------------
 
@@ -176,10 +106,6 @@ class ScenarioFleet(SimFleet):
             self.clock.after(late * PERIOD_MS, tell)
 
     # --- how it ends ------------------------------------------------------------------------------
-
-    def _first_boot_ms(self, name: str) -> int:
-        """Everybody is there before the first reading."""
-        return BOOT_MS if name in self.sources else 0 if name == CLIENT else 200
 
     def _until(self, why_not: Callable[[], str], most_ms: int, promise: str) -> int:
         """As long as a scenario may take; the soak is in more of a hurry."""

@@ -10,31 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+from edge_opid.node.config import NodeConfig
 from edge_opid.wire import InstanceId
-from firmware_sim.checks import Witness
 from firmware_sim.checks_promise import Said
-from firmware_sim.clock import START_MS, VirtualClock
-from firmware_sim.device import Device, NodeDevice
-from firmware_sim.device_gateway import CLIENT, Fitting, GatewayDevice
-from firmware_sim.device_records import MemoryRecords
+from firmware_sim.device_gateway import CLIENT, Fitting
 from firmware_sim.device_source import SourceDevice
 from firmware_sim.faults import BROKER, Fault
-from firmware_sim.fleet import KEY, SimFleet
-from firmware_sim.fleet_operator import Labeller, Operator
-from firmware_sim.fleet_story import SITE, Announcement
-from firmware_sim.network import Network
-from firmware_sim.network_broker import SimBroker
+from firmware_sim.fleet_scripted import BOOT_MS, SOURCE, ScriptedFleet, client_of
 from firmware_sim.scenario import Event, Scenario
 from firmware_sim.script import Script
-from firmware_sim.simulated import STORE
 from firmware_sim.world import open_world
 from gateway.fitter import attempt
-from gateway.policy import Group, Policy
+from gateway.policy import Policy
 
-SOURCE, WORLD = "box", "machine"  # whose catalogue has twelve sensors
+WORLD = "machine"  # whose catalogue has twelve sensors
 PERIOD_MS = 1_000
-BOOT_MS = 1_000  # before the first reading
 LATE_S = 30  # for half of the nodes labels come so much later, by a message of their own
 EVENTS_A_READING = 40  # some three times what it takes: a run that goes in circles ends
 CALM_S = 20  # before the end nothing more happens
@@ -107,80 +99,33 @@ class WeekPlan:
                 yield Fault(at_ms, "restart", BROKER, 2_000, turn)
             else:
                 yield Fault(at_ms, TROUBLES[turn % len(TROUBLES)], node, 5_000, turn)
-                yield Fault(at_ms + 10_000, "power", _client(node), 3_000, turn)
+                yield Fault(at_ms + 10_000, "power", client_of(node), 3_000, turn)
 
 
-def _client(node: str) -> str:
-    return f"{SITE}-{node}-{SOURCE}"
-
-
-@dataclass(frozen=True)
-class Story:
-    """What `SimFleet` calls a story: whatever is known before anything happens."""
-
-    seed: int
-    until_ms: int
-    nodes: tuple[str, ...]
-
-
-class WeekFleet(SimFleet):
+class WeekFleet(ScriptedFleet):
     """The fleet of a week: `start`, `live` for a while, again and again, then `finish`."""
+
+    period_ms = PERIOD_MS
 
     def __init__(self, plan: WeekPlan, fit: Fitting = attempt) -> None:
         self.plan = plan
-        self.script = Script(plan.scenario(), plan.seed)
-        self.story = Story(plan.seed, plan.until_ms, self.script.nodes)  # type: ignore[assignment]
         self.events_max = EVENTS_A_READING * plan.nodes * (plan.seconds + 600)
-        self.clock = VirtualClock()
-        self.broker = SimBroker()
-        self.network = Network(self.clock, self.broker, plan.seed)
-        self.witness = Witness(KEY.verify_key)
-        self.gateway = self._gateway(fit)
-        self.nodes = {node: self._node(node) for node in self.script.nodes}
-        self.sources = {_client(node): self._box(node) for node in self.script.nodes}
-        self.devices: dict[str, Device] = {**self.nodes, **self.sources, CLIENT: self.gateway}
-        self.labeller = Labeller(self.network)
-        self.operator = Operator(self.network, self.gateway, self._announcements())
-        self.faults = tuple(plan.troubles(self.script.nodes))
-        self.last_checkpoint = self.broker.checkpoint()
+        script, policy = Script(plan.scenario(), plan.seed), Policy(silence_s=plan.silence_s)
+        super().__init__(script, policy, plan.until_ms, fit)
+        self.faults = tuple(plan.troubles(script.nodes))
 
-    def _gateway(self, fit: Fitting) -> GatewayDevice:
-        group = Group("fleet", SITE, self.script.classes, self.script.nodes)
-        policy = Policy(silence_s=self.plan.silence_s)
-        return GatewayDevice(
-            self.network, policy, group, KEY, self.witness, self.plan.seed, MemoryRecords(), fit
+    def _config(self, name: str) -> NodeConfig:
+        """With the rates and the patience of the field."""
+        return replace(
+            super()._config(name),
+            rate_per_second=50.0,
+            rate_burst=500,
+            commit_s=5.0,
+            commit_records=128,
         )
 
-    def _node(self, name: str) -> NodeDevice:
-        """With the rates and the patience of the field, and a small card: more snapshots."""
-        short = self.script.node_config(name, SITE, PERIOD_MS / 1000)
-        config = replace(
-            short, rate_per_second=50.0, rate_burst=500, commit_s=5.0, commit_records=128
-        )
-        self.witness.meet(config, [SOURCE])
-        chronicle, seed = self.witness.nodes[name], self.plan.seed
-        return NodeDevice(self.network, config, [KEY.verify_key], chronicle, seed, STORE)
-
-    def _box(self, node: str) -> SourceDevice:
-        return SourceDevice(
-            self.network,
-            (SITE, node, SOURCE),
-            self.witness.sources[node][SOURCE],
-            partial(self._say, node),
-            self.plan.seed,
-            period_ms=PERIOD_MS,
-            until_ms=self.story.until_ms,
-            sync_every=32,
-            resend_s=10.0,
-            window=256,
-        )
-
-    def _announcements(self) -> Iterator[Announcement]:
-        timeout_s = self.script.timeout_s(PERIOD_MS / 1000)
-        for each in self.script.announcements:
-            at_ms = BOOT_MS + each.at * PERIOD_MS + PERIOD_MS // 2
-            for event in each.messages(START_MS + at_ms, timeout_s):
-                yield Announcement(at_ms, each.node, event, by_message=True)
+    def _box(self, node: str, **options: Any) -> SourceDevice:
+        return super()._box(node, sync_every=32, resend_s=10.0, window=256, **options)
 
     def _say(self, node: str, _: int) -> Said:
         """What the sensors say now; a script that was away has missed what they said meanwhile."""
@@ -197,10 +142,6 @@ class WeekFleet(SimFleet):
         """The reading has its number now."""
         number = InstanceId(SOURCE, *self.witness.sources[node][SOURCE].taken.last)
         self.clock.after(LATE_S * 1000, partial(self.labeller.tell, node, number, truth))
-
-    def _first_boot_ms(self, name: str) -> int:
-        """Everybody is there before the first reading."""
-        return BOOT_MS if name in self.sources else 0 if name == CLIENT else 200
 
     # --- what must not grow -----------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from firmware_sim.checks_promise import BrokenPromise, Runs, SentBy, Ticks
 from firmware_sim.device_gateway import cheap_attempt
 from firmware_sim.device_source import TIDY_AT, Medium, MemorySpool
 from firmware_sim.digest import Digest
-from firmware_sim.week import SOURCE, WeekFleet, WeekPlan
+from firmware_sim.fleet_scripted import SOURCE
+from firmware_sim.week import WeekFleet, WeekPlan
 
 MINUTES = 12
 PLAN = WeekPlan(
