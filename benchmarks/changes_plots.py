@@ -54,4 +54,4 @@ def plot(every: Sequence[Results], path: Path) -> None:
         panel.set(title=STREAMS[results.stream].title, xticks=range(len(WINDOWS)))
         panel.set_xticklabels(["first 50", "100", "200", "whole"])
     axes[0].set_ylabel("prequential accuracy")
-    finish(figure, axes[0], path)
+    finish(figure, axes, path)

@@ -74,7 +74,7 @@ def plot_sizes(cells: Sequence[Results], path: Path) -> None:
         panel.set_xticklabels([str(n) for n in sizes])
         panel.minorticks_off()
     axes[0].set_ylabel("test accuracy (hollow: the paper)")
-    finish(figure, axes[0], path)
+    finish(figure, axes, path)
 
 
 def plot_shares(cells: Sequence[Results], path: Path) -> None:
@@ -85,13 +85,15 @@ def plot_shares(cells: Sequence[Results], path: Path) -> None:
         draw(panel, own, [100 * (cell.cell.share or 0) for cell in own])
         panel.set(title=f"{SETTINGS[name].title}, n = {own[0].cell.n}", xlabel="survivors, %")
     axes[0].set_ylabel("test accuracy")
-    finish(figure, axes[0], path)
+    finish(figure, axes, path)
 
 
-def finish(figure: Figure, first: Axes, path: Path) -> None:
-    """Legend, file, and the memory given back."""
-    first.legend(fontsize=7)
-    figure.tight_layout()
+def finish(figure: Figure, axes: Sequence[Axes], path: Path) -> None:
+    """One legend for all panels below them, file, and the memory given back."""
+    pairs = (zip(*panel.get_legend_handles_labels(), strict=True) for panel in axes)
+    lines = {name: line for pair in pairs for line, name in pair}  # not every panel has them all
+    figure.legend(lines.values(), lines.keys(), loc="lower center", ncols=len(lines), fontsize=8)
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
     # No date or version in the file: the same figures give the same bytes.
     figure.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(figure)
