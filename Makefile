@@ -57,6 +57,11 @@ $(VENV)/.bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	touch $@
 
+# OpenMOA needs Java, too; where either is missing the benchmark says so and goes on without.
+$(VENV)/.peers: $(VENV)/.bench
+	$(BIN)/python -m pip install --quiet 'openmoa>=1.0,<2' || echo "OpenMOA cannot be installed here" >&2
+	touch $@
+
 bench-carry: setup  ## how much a learner should inherit when sensors change
 	$(BIN)/python benchmarks/carry.py
 
@@ -75,10 +80,10 @@ bench-rolling: setup  ## how fast a fleet uses its new sensors, over ten seeds o
 bench-paper: $(VENV)/.bench  ## the paper's tables and figures, into docs/results (QUICK=1: a look)
 	$(BIN)/python benchmarks/paper.py $(if $(QUICK),--quick)
 
-bench-changes: $(VENV)/.bench  ## many changes of sensors: the node beside its peers (QUICK=1: a look)
+bench-changes: $(VENV)/.peers  ## many changes of sensors: the node beside its peers (QUICK=1: a look)
 	$(BIN)/python benchmarks/changes.py $(if $(QUICK),--quick)
 
-bench-peers: $(VENV)/.bench  ## the peers' part of bench-changes, which is most of its time
+bench-peers: $(VENV)/.peers  ## the peers' part of bench-changes, which is most of its time
 	$(BIN)/python benchmarks/changes.py --group peers $(if $(QUICK),--quick)
 
 bench-tflite: setup  ## .tflite files in both runtimes: size, difference, labels, speed, memory
