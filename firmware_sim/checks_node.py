@@ -15,7 +15,7 @@ from edge_opid.node.state import NodeState
 from edge_opid.source.number import Number, expected_after
 from edge_opid.store import Note, Store
 from edge_opid.wire import Desired, InstanceId, decode
-from firmware_sim.checks_promise import BrokenPromise, SentBy, Ticks
+from firmware_sim.checks_promise import BrokenPromise, SaidOnce, SentBy, Ticks
 from firmware_sim.digest import Digest
 
 SPOILT = ("quarantined", "damaged")
@@ -60,6 +60,7 @@ class Chronicle:
     ) -> None:
         self._config, self._sources, self._signed = config, sources, signed
         self._digest = digest
+        self.foreign: dict[str, SaidOnce] = {}  # by source: devices that number nothing
         self.history: list[bytes] = []
         self.since = self.promised = 0
         self.floor = 0
@@ -110,6 +111,10 @@ class Chronicle:
 
     def _check_reading(self, accepted: Accepted) -> None:
         number, source = Number(accepted.boot, accepted.seq), accepted.source
+        if source in self.foreign:
+            (value,) = accepted.values.values()
+            self.foreign[source].committed(value, accepted.label)
+            return
         sent = self._sources[source]
         last = sent.arrived.last
         if number <= last:

@@ -125,3 +125,32 @@ class SentBy:
     def heard(self, upto: Number) -> None:
         """The node has acknowledged everything up to this number."""
         self.acknowledged = max(self.acknowledged, upto)
+
+
+@dataclass
+class SaidOnce:
+    """What a foreign device has said; each of its values is different from every other.
+
+    >>> once = SaidOnce("lamp")
+    >>> once.say(21.3, "calm")
+    >>> once.committed(21.3, "calm")
+    >>> once.committed(21.3, "calm")
+    Traceback (most recent call last):
+    firmware_sim.checks_promise.BrokenPromise: reading twice: lamp said 21.3 once
+    """
+
+    name: str
+    said: dict[float, str | None] = field(default_factory=dict)
+    heard: set[float] = field(default_factory=set)
+
+    def say(self, value: float, label: str | None) -> None:
+        """It says this, to whoever listens."""
+        self.said[value] = label
+
+    def committed(self, value: float, label: str | None) -> None:
+        """The node has learned it for ever."""
+        if self.said.get(value, value) != label:
+            raise BrokenPromise("reading altered", f"{self.name} never said {value}, {label}")
+        if value in self.heard:
+            raise BrokenPromise("reading twice", f"{self.name} said {value} once")
+        self.heard.add(value)

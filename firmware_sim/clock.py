@@ -12,6 +12,7 @@ from random import Random
 
 Call = Callable[[], None]
 START_MS = 1_700_000_000_000  # what wall clocks say when a simulation begins: some day in 2023
+IN_2040_MS = 2_208_988_800_000
 
 
 class VirtualClock:
@@ -73,6 +74,14 @@ class WallClock:
     def jump(self, by_ms: int) -> None:
         """Set the clock, forward or back."""
         self._offset_ms += by_ms
+
+    def lose(self, now_ms: int) -> None:
+        """A machine without a battery starts with this time, until somebody tells it better."""
+        self._offset_ms = now_ms - self._clock.now_ms
+
+    def find(self) -> None:
+        """NTP has answered: the time is right."""
+        self._offset_ms = START_MS
 
     def wall(self) -> float:
         """Seconds since 1970, as this machine has it."""

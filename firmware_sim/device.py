@@ -7,6 +7,7 @@ restore the node, connect.
 
 from __future__ import annotations
 
+import copy
 import errno
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -132,6 +133,7 @@ class NodeDevice(Device):
         self._dark = False  # whether the operation that is waited for ends the power, too
         self._back_ms = 0
         self._how: object = 0
+        self._shelf: TornDisk | None = None  # the disk that was taken away
         self.link: SimLink | None = None
 
     def open(self) -> None:
@@ -205,6 +207,21 @@ class NodeDevice(Device):
         self.disk.fail = lambda what, _name, _step: (
             errno.ENOSPC if writes and what in changing else None
         )
+
+    def unmount(self, back_ms: int) -> None:
+        """The state folder is taken away underneath; later it is back, as it was."""
+        if self._shelf is not None:
+            return
+        self._shelf = copy.deepcopy(self.disk)
+        self._shelf.cut_at = None
+        self.clock.after(back_ms, self._mount)
+
+    def _mount(self) -> None:
+        shelf, self._shelf = self._shelf, None
+        if self.alive:
+            self._dark, self._back_ms = False, 50
+            self.died()
+        self.disk = shelf
 
     def _die_at_last(self, life: int) -> None:
         if self.alive and life == self.life:

@@ -7,7 +7,9 @@ elsewhere.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +42,16 @@ class Medium:
     boot: int = 0
     synced: int = 0  # records
     synced_mark: Number = NOTHING
+    failing: bool = False
+
+    def check(self) -> None:
+        """A card that fails says so whatever it is asked."""
+        if self.failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def unacknowledged(self) -> list[Number]:
+        """The numbers that would be lost with this card."""
+        return [number for number, _ in self.records if number > self.mark]
 
     def power_cut(self, chance: Random) -> list[Number]:
         """Keep what was synced, perhaps a little more; the numbers that are lost."""
@@ -75,6 +87,7 @@ class MemorySpool(Spool):
 
     def append(self, number: Number, payload: bytes) -> None:
         """As `Spool`."""
+        self._medium.check()
         self._medium.records.append((number, payload))
         self.last = max(self.last, number)
         self.unsynced += 1
@@ -82,11 +95,13 @@ class MemorySpool(Spool):
     def sync(self) -> None:
         """As `Spool`."""
         medium = self._medium
+        medium.check()
         medium.synced, medium.synced_mark, self.unsynced = len(medium.records), medium.mark, 0
         medium.tidy()
 
     def read_next(self) -> tuple[Number, bytes] | None:
         """As `Spool`."""
+        self._medium.check()
         records, gone = self._medium.records, self._medium.gone
         self._place = max(self._place, gone)
         while self._place - gone < len(records):
@@ -218,3 +233,13 @@ class SourceDevice(Device):
         else:
             self.link.abort()
         self.boot_later(back_ms)
+
+    def new_card(self, back_ms: int) -> None:
+        """Somebody puts an empty card in: what the node has not acknowledged is lost."""
+        self.crash(back_ms, dark=True)
+        self.sent.lost.update(self._medium.unacknowledged())
+        self._medium = Medium()
+
+    def fail(self, *, reads: bool) -> None:
+        """The card fails, or does not any more."""
+        self._medium.failing = reads

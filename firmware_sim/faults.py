@@ -10,10 +10,16 @@ does not depend on which others there are, so that a failing list can be made sh
 | `power` | node, source | a power cut: what was not synced is lost, torn or spoilt |
 | `stop` | node | stopped in order, and started again |
 | `jump` | node, source, gateway | killed, and its wall clock is set, an hour or a day off |
+| `epoch` | node, source, gateway | killed, and started with its clock in 1970 or 2040, before NTP |
+| `card` | source | its card is replaced by an empty one, and it starts before NTP |
+| `eio` | source | its card fails at whatever is asked of it, for a while |
 | `full` | node | its disk takes nothing for a while |
+| `gone` | node | its state folder is taken away underneath, and put back later |
 | `reset` | anyone | the connection breaks; what is on its way is lost |
 | `part` | anyone | no way to the broker for a while |
 | `slow` | anyone | packets take seconds |
+| `noack` | anyone | the broker takes what it is sent, and its PUBACKs are lost |
+| `poison` | anyone | a PUBLISH that a broker forwards and a client may choke on; some are retained |
 | `restart` | broker | down for a while, with its memory |
 | `amnesia` | broker | down for a while, and it has forgotten everything |
 | `older` | broker | down for a while, and it believes that it is some seconds ago |
@@ -21,6 +27,8 @@ does not depend on which others there are, so that a failing list can be made sh
 | `babble` | broker | it says things that mean nothing |
 | `stale` | node | the broker retains an older order of this node instead of the last |
 | `forge` | node | the broker retains an order that the gateway never gave |
+| `liar` | node | whoever has its password says in its name what turns a group round |
+| `retain` | node | a foreign device of it retains what it says, and the connection breaks again |
 """
 
 from __future__ import annotations
@@ -30,12 +38,17 @@ from dataclasses import dataclass
 from random import Random
 
 BROKER = "broker"
-NODES = ("kill", "power", "power", "power", "stop", "jump", "full", "stale", "forge")
-SOURCES = ("kill", "power", "jump")
-GATEWAY = ("kill", "kill", "jump")
-ANYONE = ("reset", "part", "slow")
+NODES = (
+    *("kill", "power", "power", "power", "stop", "jump", "full", "stale", "forge"),
+    *("epoch", "gone", "liar"),
+)
+DEVICES = ("retain",)  # of nodes that hear a foreign device
+CARDS = ("card", "eio")  # of scripts alone
+SOURCES = ("kill", "power", "jump", "epoch", *CARDS)
+GATEWAY = ("kill", "kill", "jump", "epoch")
+ANYONE = ("reset", "part", "slow", "noack", "poison", "poison")
 BROKERS = ("restart", "amnesia", "older", "again", "again", "babble")
-KINDS = frozenset((*NODES, *SOURCES, *GATEWAY, *ANYONE, *BROKERS))
+KINDS = frozenset((*NODES, *DEVICES, *SOURCES, *GATEWAY, *ANYONE, *BROKERS))
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -81,6 +94,8 @@ class Targets:
     nodes: tuple[str, ...]
     sources: tuple[str, ...]
     gateway: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    """Nodes that hear a foreign device."""
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -95,8 +110,10 @@ def faults_for(chance: Random, targets: Targets, until_ms: int) -> tuple[Fault, 
 
 
 def _fault(chance: Random, targets: Targets, until_ms: int) -> Fault:
-    who = chance.choices(("node", "source", "gateway", "anyone", "broker"), (9, 3, 3, 5, 4))[0]
+    weights = (9, 4, 3, 6, 4, 2 if targets.devices else 0)
+    who = chance.choices(("node", "source", "gateway", "anyone", "broker", "device"), weights)[0]
     kinds, names = {
+        "device": (DEVICES, targets.devices),
         "node": (NODES, targets.nodes),
         "source": (SOURCES, targets.sources),
         "gateway": (GATEWAY, targets.gateway or targets.nodes),

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from nacl.signing import SigningKey
 
 from edge_opid.wire import Channel, Desired, NodeTopics, decode, encode, open_sealed, seal
-from firmware_sim.clock import dice
+from firmware_sim.clock import IN_2040_MS, dice
 from firmware_sim.device import NodeDevice
 from firmware_sim.device_gateway import GatewayDevice
 from firmware_sim.device_source import SourceDevice
 from firmware_sim.faults import Fault
+from firmware_sim.faults_lying import lie
 from firmware_sim.fleet_story import SITE
 
 if TYPE_CHECKING:
@@ -56,6 +57,30 @@ def _jump(fleet: SimFleet, fault: Fault) -> None:
     _kill(fleet, fault)
 
 
+def _epoch(fleet: SimFleet, fault: Fault) -> None:
+    _before_ntp(fleet, fault)
+    _kill(fleet, fault)
+
+
+def _card(fleet: SimFleet, fault: Fault) -> None:
+    if fault.detail % 3:  # else its clock has a battery
+        _before_ntp(fleet, fault)
+    fleet.sources[fault.target].new_card(fault.for_ms)
+
+
+def _before_ntp(fleet: SimFleet, fault: Fault) -> None:
+    """The machine has no battery for its clock: it is any time until somebody tells it."""
+    wall = fleet.devices[fault.target].wall
+    wall.lose((1_000 * fault.detail, IN_2040_MS + 1_000 * fault.detail)[fault.detail % 2])
+    fleet.clock.after(fault.for_ms + 300 + 5 * fault.detail, wall.find)
+
+
+def _eio(fleet: SimFleet, fault: Fault) -> None:
+    source = fleet.sources[fault.target]
+    source.fail(reads=True)
+    fleet.clock.after(fault.for_ms, partial(source.fail, reads=False))
+
+
 def _stop(fleet: SimFleet, fault: Fault) -> None:
     fleet.nodes[fault.target].stop(fault.for_ms)
 
@@ -64,6 +89,10 @@ def _full(fleet: SimFleet, fault: Fault) -> None:
     node = fleet.nodes[fault.target]
     node.refuse(writes=True)
     fleet.clock.after(fault.for_ms, partial(node.refuse, writes=False))
+
+
+def _gone(fleet: SimFleet, fault: Fault) -> None:
+    fleet.nodes[fault.target].unmount(fault.for_ms)
 
 
 def _reset(fleet: SimFleet, fault: Fault) -> None:
@@ -77,6 +106,26 @@ def _part(fleet: SimFleet, fault: Fault) -> None:
 def _slow(fleet: SimFleet, fault: Fault) -> None:
     fleet.network.slow_down(fault.target, 200 + 2 * fault.detail)
     fleet.clock.after(fault.for_ms, partial(fleet.network.slow_down, fault.target, 0))
+
+
+def _noack(fleet: SimFleet, fault: Fault) -> None:
+    fleet.broker.unconfirmed.add(fault.target)
+    fleet.clock.after(fault.for_ms, partial(fleet.broker.unconfirmed.discard, fault.target))
+
+
+def _poison(fleet: SimFleet, fault: Fault) -> None:
+    chance = dice(fleet.story.seed, "poison", fault)
+    fleet.broker.poison(fault.target, chance, retain=fault.detail % 3 == 0)
+
+
+def _retain(fleet: SimFleet, fault: Fault) -> None:
+    device = fleet.foreign[fault.target]
+    device.retained = True
+    device.speak()
+    device.retained = fault.detail % 2 == 0
+    for turn in range(1 + fault.detail % 3):
+        wait_ms = 100 + turn * fault.for_ms
+        fleet.clock.after(wait_ms, partial(fleet.network.reset, fault.target))
 
 
 # --- the broker -----------------------------------------------------------------------------------
@@ -127,6 +176,13 @@ def _forge(fleet: SimFleet, fault: Fault) -> None:
     fleet.broker.lie(topic, forged[fault.detail % len(forged)])
 
 
+def _liar(fleet: SimFleet, fault: Fault) -> None:
+    """Three times, and from then on no label tells anybody better."""
+    fleet.drought = True
+    for turn in range(3):
+        fleet.clock.after(turn * fault.for_ms // 2, partial(lie, fleet, fault.target))
+
+
 def _newer(document: bytes) -> bytes:
     """The same order under a version that any node would take for news."""
     desired = decode(document, Desired)
@@ -149,4 +205,12 @@ _ACTS: dict[str, Callable[[SimFleet, Fault], None]] = {
     "babble": _babble,
     "stale": _stale,
     "forge": _forge,
+    "epoch": _epoch,
+    "card": _card,
+    "eio": _eio,
+    "gone": _gone,
+    "noack": _noack,
+    "poison": _poison,
+    "retain": _retain,
+    "liar": _liar,
 }

@@ -10,16 +10,18 @@ from nacl.signing import SigningKey
 
 from edge_opid.wire import InstanceId, digest
 from firmware_sim.checks import Witness
-from firmware_sim.checks_promise import BrokenPromise, Said
+from firmware_sim.checks_promise import BrokenPromise, Said, SaidOnce
+from firmware_sim.checks_trust import check_not_turned
 from firmware_sim.clock import VirtualClock, dice
 from firmware_sim.device import Device, NodeDevice
+from firmware_sim.device_foreign import SOURCE, ForeignDevice
 from firmware_sim.device_gateway import CLIENT, Fitting, GatewayDevice, cheap_attempt
 from firmware_sim.device_records import MemoryRecords
 from firmware_sim.device_source import SourceDevice
 from firmware_sim.faults import Fault, Targets, faults_for
 from firmware_sim.faults_acting import inflict
 from firmware_sim.fleet_operator import Labeller, Operator
-from firmware_sim.fleet_story import CLASSES, SITE, Script, Story
+from firmware_sim.fleet_story import CLASSES, SITE, Lamp, Script, Story
 from firmware_sim.network import Network
 from firmware_sim.network_broker import Checkpoint, SimBroker
 from gateway.cohorts import unsettled
@@ -50,6 +52,7 @@ class SimFleet:
     """Real nodes, sources and gateway on one virtual clock."""
 
     key = KEY
+    drought = False  # whether nobody tells a label any more
     events_max = EVENTS_MAX
 
     def __init__(
@@ -61,7 +64,7 @@ class SimFleet:
     ) -> None:
         self.story = story = Story(seed)
         self.clock = VirtualClock()
-        self.broker = SimBroker(story.queue_max)
+        self.broker = SimBroker(story.queue_max, story.receive_max)
         self.network = Network(self.clock, self.broker, seed)
         self.witness = Witness(KEY.verify_key)
         if store is None:
@@ -71,6 +74,7 @@ class SimFleet:
         )
         self.nodes = {node: self._node(node) for node in story.nodes}
         self.sources = {script.client: self._source(script) for script in story.scripts}
+        self.foreign = {node: self._lamp(lamp) for node, lamp in story.lamps.items()}
         self.labeller = Labeller(self.network)
         self.operator = Operator(self.network, self.gateway, story.announcements)
         self.devices: dict[str, Device] = {**self.nodes, **self.sources, CLIENT: self.gateway}
@@ -78,7 +82,9 @@ class SimFleet:
         self.last_checkpoint: Checkpoint = self.broker.checkpoint()
 
     def _own_faults(self) -> tuple[Fault, ...]:
-        targets = Targets(self.story.nodes, tuple(self.sources), (CLIENT,))
+        targets = Targets(
+            self.story.nodes, tuple(self.sources), (CLIENT,), devices=tuple(self.foreign)
+        )
         return faults_for(dice(self.story.seed, "faults"), targets, self.story.until_ms)
 
     def _node(self, name: str) -> NodeDevice:
@@ -101,8 +107,21 @@ class SimFleet:
             sync_every=script.sync_every,
         )
 
+    def _lamp(self, lamp: Lamp) -> ForeignDevice:
+        said = self.witness.nodes[lamp.node].foreign.setdefault(SOURCE, SaidOnce(SOURCE))
+        return ForeignDevice(
+            self.network,
+            lamp.node,
+            said,
+            partial(self.story.shone, lamp.node),
+            period_ms=lamp.period_ms,
+            until_ms=lamp.until_ms,
+        )
+
     def _read(self, script: Script, place: int) -> Said:
         values, label = self.story.said(script, place, self.clock.now_ms)
+        if self.drought:
+            return values, None
         if label is None:
             self.clock.after(900, partial(self._label, script, place))
         return values, label
@@ -157,10 +176,16 @@ class SimFleet:
         agreed_ms = self._until(self.disagreement, AGREE_MS, "no agreement")
         self._until(self.unacknowledged, DRAIN_MS, "readings stuck")
         self.witness.close()
+        self._check_trust()
         for name, node in self.nodes.items():
             node.chronicle.compare(node.node)
             self.witness.digest.add(name, node.node.snapshot())
         return agreed_ms
+
+    def _check_trust(self) -> None:
+        liars = {fault.target for fault in self.faults if fault.kind == "liar"}
+        for name in self.nodes.keys() - liars if liars else ():
+            check_not_turned(self.story, name, self.nodes[name].node.state)
 
     def _first_boot_ms(self, name: str) -> int:
         """Mostly the gateway is there first: who comes before it is met half a minute later."""

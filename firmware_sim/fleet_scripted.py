@@ -17,6 +17,7 @@ from firmware_sim.checks import Witness
 from firmware_sim.checks_promise import Said
 from firmware_sim.clock import START_MS, VirtualClock
 from firmware_sim.device import Device, NodeDevice
+from firmware_sim.device_foreign import ForeignDevice
 from firmware_sim.device_gateway import CLIENT, Fitting, GatewayDevice
 from firmware_sim.device_records import MemoryRecords
 from firmware_sim.device_source import SourceDevice
@@ -74,6 +75,7 @@ class ScriptedFleet(SimFleet):
         self.nodes = {node: self._node(node) for node in script.nodes}
         self.sources = {client_of(node): self._box(node) for node in script.nodes}
         self.devices: dict[str, Device] = {**self.nodes, **self.sources, CLIENT: self.gateway}
+        self.foreign: dict[str, ForeignDevice] = {}
         self.labeller = Labeller(self.network)
         self.operator = Operator(self.network, self.gateway, self._announcements())
         self.last_checkpoint = self.broker.checkpoint()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from random import Random
 
 from edge_opid.node.config import NodeConfig, SensorConfig
 from edge_opid.wire import SensorDeployed, SensorRetired
 from firmware_sim.clock import START_MS, dice
+from firmware_sim.device_foreign import ROLE, SOURCE, foreign_config, foreign_sensor
 from gateway.policy import Group, Policy
 
 SITE = "street"
@@ -59,6 +61,15 @@ class Script:
         return f"{SITE}-{self.node}-{self.source}"
 
 
+@dataclass(frozen=True)
+class Lamp:
+    """A foreign device of a node: how often it speaks, and until when."""
+
+    node: str
+    period_ms: int
+    until_ms: int
+
+
 class Story:
     """All of it, for one seed."""
 
@@ -69,21 +80,36 @@ class Story:
         self.nodes = tuple(f"n{place + 1}" for place in range(chance.choice((1, 2, 2, 2, 3))))
         self.group = Group("air", SITE, CLASSES, self.nodes)
         self.policy = POLICY
+        self.lamps = {node: lamp for node in self.nodes if (lamp := self._lamp(node))}
         self.configs = {node: self._config(node) for node in self.nodes}
         self.scripts = [script for node in self.nodes for script in self._scripts(node)]
         self._gone_ms: dict[str, int] = {}  # sensor: when it says its last word
         self._come_ms: dict[str, int] = {}
         self.announcements = self._changes()
         self.queue_max = chance.choice((1_000, 1_000, 30))  # a full queue drops without a word
+        self.receive_max = chance.choice((65_535, 20, 4))  # what the broker takes unconfirmed
         self._views = {role: [dice("view", role, c).gauss(0, 1) for c in CLASSES] for role in _ALL}
+
+    def _lamp(self, node: str) -> Lamp | None:
+        """Some nodes have a foreign device, and some of these die."""
+        chance = dice(self.seed, "lamp", node)
+        if chance.random() < 0.6:
+            return None
+        until_ms = self.until_ms if chance.random() < 0.5 else chance.randint(1_000, self.until_ms)
+        return Lamp(node, chance.randint(400, 1_500), until_ms)
 
     def _config(self, node: str) -> NodeConfig:
         chance = dice(self.seed, "config", node)
+        lamps = (node,) if node in self.lamps else ()
         return NodeConfig(
             site=SITE,
             node=node,
             classes=CLASSES,
-            sensors=_sensors(node, given=chance.random() < 0.75),
+            sensors=(
+                *_sensors(node, given=chance.random() < 0.75),
+                *map(foreign_sensor, lamps),
+            ),
+            foreign=tuple(map(foreign_config, lamps)),
             vanishing=chance.choice(((), (f"co-{node}",))),
             warmup_readings=8,
             window_ms=chance.choice((0, 0, 150)),
@@ -143,11 +169,21 @@ class Story:
         truth = chance.randrange(len(CLASSES))
         roles = (*script.roles, *(NEWCOMERS if script.source == "box" else ()))
         values = {
-            sensor: self._views[role][truth] + chance.gauss(0, 0.5)
+            sensor: self.seen(role, truth, chance)
             for role in roles
             if self._speaks(sensor := f"{role}-{script.node}", role, now_ms)
         }
         return values, CLASSES[truth] if chance.random() < 0.67 else None
+
+    def shone(self, node: str, place: int) -> tuple[Mapping[str, float], str | None]:
+        """What the foreign device of a node reads, as its `place`-th reading."""
+        chance = dice(self.seed, "world", node, SOURCE, place)
+        truth = chance.randrange(len(CLASSES))
+        return {ROLE: self.seen(ROLE, truth, chance)}, CLASSES[truth] if chance.random() < 0.67 else None
+
+    def seen(self, role: str, truth: int, chance: Random) -> float:
+        """What a sensor in this role reads while this class is the truth."""
+        return self._views[role][truth] + chance.gauss(0, 0.5)
 
     def _speaks(self, sensor: str, role: str, now_ms: int) -> bool:
         if role in NEWCOMERS:
@@ -155,7 +191,7 @@ class Story:
         return now_ms < self._gone_ms.get(sensor, now_ms + 1)
 
 
-_ALL = (*ROLES, *NEWCOMERS)
+_ALL = (*ROLES, *NEWCOMERS, ROLE)
 
 
 def _sensors(node: str, *, given: bool) -> tuple[SensorConfig, ...]:

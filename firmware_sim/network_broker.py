@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 
 from edge_opid.link.broker import Session
+from edge_opid.link.filters import matches
 from edge_opid.link.outbox import Outgoing
 from firmware_sim.network import Connection
 from firmware_sim.network_packets import (
@@ -24,11 +25,14 @@ from firmware_sim.network_packets import (
     Goodbye,
     Packet,
     Publish,
+    Raw,
     Subscribe,
 )
+from firmware_sim.network_poison import Poison, odd_topic, poison
 from firmware_sim.network_routes import RoutingBroker
 
 REMEMBERED = 600  # messages that a hostile broker can say again
+OURS = "opid/"  # said again, others' messages could not be told from new ones by anybody
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,10 @@ class Checkpoint:
 class SimBroker:
     """One broker, its connections and its memory."""
 
-    def __init__(self, queue_max: int = 1_000) -> None:
+    def __init__(self, queue_max: int = 1_000, receive_max: int = 65_535) -> None:
         self.memory = RoutingBroker(queue_max)
+        self.unconfirmed: set[str] = set()  # whose PUBACKs are lost at present
+        self._receive_max = receive_max
         self.said: deque[Outgoing] = deque(maxlen=REMEMBERED)
         self._at: dict[Connection, tuple[str, Session]] = {}  # who is connected
         self._where: dict[str, Connection] = {}  # the same by name; some are gone by now
@@ -74,9 +80,10 @@ class SimBroker:
                 self.memory.subscribe(session, filter_, qos)
                 self.memory.reroute()
             case Publish(packet_id=packet_id, message=message):
-                self.said.append(message)
+                if message.topic.startswith(OURS):
+                    self.said.append(message)
                 self.memory.publish(message)
-                if message.qos:
+                if message.qos and client not in self.unconfirmed:
                     connection.down.send(Confirm(packet_id))
             case Confirm(packet_id=packet_id):
                 session.inflight.pop(packet_id, None)
@@ -103,7 +110,7 @@ class SimBroker:
         self._at[connection] = packet.client, session
         self._where[packet.client] = connection
         self.memory.reroute()
-        connection.down.send(Accepted(present))
+        connection.down.send(Accepted(present, self._receive_max))
         self._pump()
 
     def _kick(self, connection: Connection, _reason: str) -> None:
@@ -122,7 +129,7 @@ class SimBroker:
             if connection in self._at:
                 session = self._at[connection][1]
                 while (taken := session.next_message()) is not None:
-                    connection.down.send(Publish(*taken))
+                    connection.down.send(_on_the_wire(*taken))
 
     # --- failures ---------------------------------------------------------------------------------
 
@@ -142,7 +149,7 @@ class SimBroker:
             client: (
                 each.inflight_max,
                 dict(each.subscriptions),
-                (*each.inflight.values(), *each.queue),
+                (*each.inflight.values(), *(m for m in each.queue if m.qos)),
             )
             for client, each in self.memory.sessions.items()
             if each.persistent
@@ -182,7 +189,26 @@ class SimBroker:
             self.memory.publish(chance.choice(older))
             self._pump()
 
-    def lie(self, topic: str, payload: bytes) -> None:
+    def lie(self, topic: str, payload: bytes, *, retain: bool = True) -> None:
         """A message that nobody sent, retained."""
-        self.memory.publish(Outgoing(topic, payload, 1, True))
+        self.memory.publish(Outgoing(topic, payload, 1, retain))
         self._pump()
+
+    def poison(self, client: str, chance: Random, *, retain: bool) -> None:
+        """Whatever may be published, on a topic that this client has asked for."""
+        session = self.memory.sessions.get(client)
+        if session is None or not session.subscriptions:
+            return
+        filter_ = chance.choice(sorted(session.subscriptions))
+        past = [message for message in self.said if matches(filter_, message.topic)]
+        topics = [odd_topic(chance, filter_), *sorted({message.topic for message in past})]
+        noise = chance.randbytes(chance.choice((0, 1, 40, 400)))
+        payload = chance.choice((noise, chance.choice(past).payload if past else noise))
+        self.lie(chance.choice(topics), poison(chance, payload), retain=retain)
+
+
+def _on_the_wire(packet_id: int, message: Outgoing) -> Publish | Raw:
+    """Poison goes as the bytes that it is; making bytes of everything else would take too long."""
+    if isinstance(message.payload, Poison):
+        return Raw(message.payload.packet(packet_id, message))
+    return Publish(packet_id, message)

@@ -27,6 +27,7 @@ from firmware_sim.network_packets import (
     Goodbye,
     Packet,
     Publish,
+    Raw,
     Subscribe,
 )
 
@@ -67,7 +68,7 @@ class SimLink:
     ) -> None:
         self.counters, self._will = LinkCounters(), will
         self._network, self._client = network, client
-        self._persistent, self._window = persistent, inflight_max
+        self._persistent, self._window, self._room = persistent, inflight_max, inflight_max
         self._chance = dice("reconnect", client, life)
         self._on_arrival = on_arrival or (lambda: None)
         self._outbox = Outbox(outbox_messages_max, bytes_max=2**24)
@@ -178,7 +179,10 @@ class SimLink:
                 return  # nothing to poll
             case Publish(packet_id=packet_id, message=message):
                 self._arrived(packet_id, message)
-            case Accepted(session_present=present):
+            case Raw(data=data):
+                self._decipher(connection, data)
+            case Accepted(session_present=present, receive_max=receive_max):
+                self._room = min(self._window, receive_max)
                 self._begin(present)
         if self._running:
             self._on_arrival()
@@ -234,8 +238,29 @@ class SimLink:
             Delivery(message.topic, message.payload, message.qos, message.retain, receipt)
         )
 
+    def _decipher(self, connection: Connection, data: bytes) -> None:
+        """OLD: as paho does."""
+        from paho.mqtt.properties import Properties
+        from paho.mqtt.packettypes import PacketTypes
+        qos, at = data[0] >> 1 & 3, 1
+        while data[at] & 128:
+            at += 1
+        at += 1
+        size = int.from_bytes(data[at : at + 2], "big")
+        topic = data[at + 2 : at + 2 + size].decode()
+        at += 2 + size
+        packet_id = int.from_bytes(data[at : at + 2], "big") if qos else 0
+        at += 2 if qos else 0
+        try:
+            _, length = Properties(PacketTypes.PUBLISH).unpack(data[at:])
+        except Exception as e:
+            connection.cut("malformed packet")
+            return
+        payload = data[at + length :]
+        self._arrived(packet_id, Outgoing(topic, payload, qos, bool(data[0] & 1)))
+
     def _flush(self) -> None:
-        while self._accepted and (message := self._outbox.next(self._window)) is not None:
+        while self._accepted and (message := self._outbox.next(self._room)) is not None:
             self._packet_id = self._packet_id % 65_535 + 1
             self._send(Publish(self._packet_id, message))
             if message.qos:

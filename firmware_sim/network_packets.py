@@ -19,9 +19,10 @@ class Connect(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The broker takes it, and says whether it remembers it."""
+    """The broker takes it, says whether it remembers it, and how much it takes unconfirmed."""
 
     session_present: bool
+    receive_max: int
 
 
 class Subscribe(NamedTuple):
@@ -36,6 +37,12 @@ class Publish(NamedTuple):
 
     packet_id: int
     message: Outgoing
+
+
+class Raw(NamedTuple):
+    """A PUBLISH as the bytes that a broker sends: whoever receives it has to make sense of them."""
+
+    data: bytes
 
 
 class Confirm(NamedTuple):
@@ -54,5 +61,5 @@ class End:
     """The other side is gone."""
 
 
-Packet = Connect | Accepted | Subscribe | Publish | Confirm | Goodbye | End
+Packet = Connect | Accepted | Subscribe | Publish | Raw | Confirm | Goodbye | End
 """Those of MQTT's packets that matter here, and the end of the stream."""

@@ -1,0 +1,35 @@
+"""Whether a node that nobody lies for has been turned round by one that somebody lies for.
+
+What it serves is asked about instances whose truth is known, and so is what it has learned itself.
+A pushed model may be worse than its own; it may not be wrong nearly always where its own is right.
+"""
+
+from __future__ import annotations
+
+from edge_opid.node.state import NodeState
+from edge_opid.wire import InstanceId
+from firmware_sim.checks_promise import BrokenPromise
+from firmware_sim.clock import dice
+from firmware_sim.fleet_story import CLASSES, Story
+
+ASKED = 45
+FEW, MANY = ASKED // 5, ASKED // 2  # a guess is right in a third
+NUMBER = InstanceId("trial", 0, 1)
+
+
+def check_not_turned(story: Story, name: str, state: NodeState) -> None:
+    """Raise `BrokenPromise` if it serves what is turned round."""
+    if state.warming is not None or not state.slots:
+        return
+    chance = dice(story.seed, "trial", name)
+    served = own = 0
+    for _ in range(ASKED):
+        truth = chance.randrange(len(CLASSES))
+        sensors = {s: state.senses.sensors[s].role for s in state.senses.alive}
+        values = {s: story.seen(role, truth, chance) for s, role in sensors.items()}
+        served += state.predicted_unkept(values, NUMBER, 0).winner == truth
+        scores = state.senses.scores(state.senses.encode(values))
+        own += int(scores["own"].argmax()) == truth
+    if served <= FEW and own >= MANY:
+        what = f"{name} serves a model that is right in {served} of {ASKED}, its own in {own}"
+        raise BrokenPromise("turned by a liar", what)
