@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from links import WAIT_S, link_to, next_event, take
 from mosquitto import HOST, Mosquitto
 
 from edge_opid.link import (
     Connected,
-    Delivery,
     Disconnected,
     LinkError,
-    LinkEvent,
     MqttOptions,
     PublishRefused,
     SubscriptionRefused,
@@ -27,51 +26,7 @@ from edge_opid.link import (
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import read_credentials
-
-WAIT_S = 10.0
-
-
-@contextmanager
-def link_to(port: int, **options: object) -> Iterator[MqttLink]:
-    link = MqttLink(
-        MqttOptions(
-            **{
-                "client_id": "n1",
-                "port": port,
-                "reconnect_first_s": 0.02,
-                "reconnect_most_s": 0.1,
-                **options,
-            }  # type: ignore[arg-type]
-        )
-    )
-    link.start()
-    try:
-        yield link
-    finally:
-        link.abort()
-
-
-def take(link: MqttLink, count: int) -> list[Delivery]:
-    taken: list[Delivery] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(taken) < count:
-        assert time.monotonic() < deadline, f"got {len(taken)} of {count}"
-        delivery = link.poll(0.1)
-        if delivery is not None:
-            link.acknowledge(delivery)
-            taken.append(delivery)
-    return taken
-
-
-def next_event(link: MqttLink, kind: type) -> LinkEvent:
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        event = link.poll_event()
-        if isinstance(event, kind):
-            return event
-        if event is None:
-            time.sleep(0.005)
-    raise AssertionError(f"no {kind.__name__} in {WAIT_S} s")
+from edge_opid.link.packets import NOT_UTF8, Message, Refusal
 
 
 def secret(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -260,7 +215,7 @@ def fake_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
         server.close()
 
 
-def _is_version_5(packet: bytes) -> bool:
+def is_version_5(packet: bytes) -> bool:
     return packet[:1] == b"\x10" and packet[packet.index(b"MQTT") + 4] == 5
 
 
@@ -269,15 +224,15 @@ def refuses_5(packet: bytes) -> bytes | None:
         return None
     if packet[:1] != b"\x10":
         return b""
-    return b"\x20\x02\x00\x01" if _is_version_5(packet) else b"\x20\x02\x00\x00"
+    return b"\x20\x02\x00\x01" if is_version_5(packet) else b"\x20\x02\x00\x00"
 
 
 def hangs_up_on_5(packet: bytes) -> bytes | None:
-    return None if packet and _is_version_5(packet) else refuses_5(packet)
+    return None if packet and is_version_5(packet) else refuses_5(packet)
 
 
 def never_answers_5(packet: bytes) -> bytes | None:
-    return b"" if packet and _is_version_5(packet) else refuses_5(packet)
+    return b"" if packet and is_version_5(packet) else refuses_5(packet)
 
 
 @pytest.mark.parametrize("broker", [refuses_5, hangs_up_on_5, never_answers_5])
@@ -389,9 +344,9 @@ def test_unusable_message_is_counted_and_acknowledged() -> None:
     """What can never be used must not block the window for ever."""
     exchange = Exchange(MqttOptions(client_id="n1", payload_bytes_max=10))
     exchange.connected(Connected(False, "MQTT 5"))
-    exchange.arrived(None, b"", 1, False, packet_id=1)
-    exchange.arrived("a", b"x" * 11, 1, False, packet_id=2)
-    exchange.arrived("a", b"good", 1, False, packet_id=3)
+    exchange.unusable(Refusal(NOT_UTF8, 1, packet_id=1))
+    exchange.arrived(Message("a", b"x" * 11, 1, False, packet_id=2))
+    exchange.arrived(Message("a", b"good", 1, False, packet_id=3))
     assert exchange.take_acks() == [1, 2]
     assert exchange.counters.dropped == {"topic not UTF-8": 1, "too large": 1}
     delivery = exchange.take(0.0)
@@ -405,8 +360,8 @@ def test_lost_connection_takes_the_unread_with_it() -> None:
     """What was not read comes again with the next connection: reading it now would double it."""
     exchange = Exchange(MqttOptions(client_id="n1"))
     exchange.connected(Connected(False, "MQTT 5"))
-    exchange.arrived("a", b"kept", 0, False, packet_id=0)
-    exchange.arrived("a", b"comes again", 1, False, packet_id=1)
+    exchange.arrived(Message("a", b"kept", 0, False, packet_id=0))
+    exchange.arrived(Message("a", b"comes again", 1, False, packet_id=1))
     exchange.disconnected(Disconnected("test"))
     left = [exchange.take(0.0), exchange.take(0.0)]
     assert [d.payload for d in left if d is not None] == [b"kept"]

@@ -23,8 +23,11 @@ class Outbox:
     >>> outbox = Outbox(messages_max=2, bytes_max=100)
     >>> [outbox.offer(Outgoing("t", bytes([n]), 1, False)) for n in range(3)]
     [True, True, False]
-    >>> outbox.sent(7, outbox.next(window=256))
+    >>> outbox.sent(7, outbox.next(window=256), now_s=5.0)
+    >>> outbox.oldest_s
+    5.0
     >>> outbox.connection_lost()  # back to the head of the line
+    1
     >>> outbox.next(window=256).payload
     b'\x00'
     """
@@ -34,7 +37,7 @@ class Outbox:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._line: deque[Outgoing] = deque()
-        self._flying: dict[int, Outgoing] = {}  # packet id → message, in the order sent
+        self._flying: dict[int, tuple[Outgoing, float]] = {}  # packet id → message and when sent
 
     def __len__(self) -> int:
         return len(self._line) + len(self._flying)
@@ -58,14 +61,19 @@ class Outbox:
         """It could not be sent after all: the head of the line is its place."""
         self._line.appendleft(message)
 
-    def sent(self, packet_id: int, message: Outgoing | None) -> None:
+    def sent(self, packet_id: int, message: Outgoing | None, now_s: float) -> None:
         """It is in flight under this packet id."""
         if message is not None:
-            self._flying[packet_id] = message
+            self._flying[packet_id] = message, now_s
+
+    @property
+    def oldest_s(self) -> float | None:
+        """When the message was sent that has been in flight the longest."""
+        return next((sent_s for _, sent_s in self._flying.values()), None)
 
     def confirmed(self, packet_id: int) -> Outgoing | None:
         """The broker has it: forget it, and return what it was."""
-        message = self._flying.pop(packet_id, None)
+        message, _ = self._flying.pop(packet_id, (None, 0.0))
         if message is not None:
             self.done(message)
         return message
@@ -74,7 +82,9 @@ class Outbox:
         """Give back the memory this message took."""
         self._bytes -= len(message.payload)
 
-    def connection_lost(self) -> None:
+    def connection_lost(self) -> int:
         """What was in flight may have been lost: send it again first, in the same order."""
-        self._line.extendleft(reversed(self._flying.values()))
+        count = len(self._flying)
+        self._line.extendleft(message for message, _ in reversed(self._flying.values()))
         self._flying.clear()
+        return count
