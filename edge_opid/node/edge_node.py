@@ -91,8 +91,12 @@ class EdgeNode:
         """Become what the store remembers: the snapshot, and every record after it."""
         if snapshot is not None:
             self._adopt(NodeState.restored(unpack_state(snapshot), self.config))
+        anew = snapshot is None
         for record in records:
             self.state.apply(inputs.unpack(record))
+            anew = False
+        if anew:
+            self.counts["begun-anew"] += 1  # its first life, or not the disk it had
         self._committed.update(self.state.expected)
 
     def snapshot(self) -> bytes:
