@@ -130,6 +130,8 @@ def describe(config: ServiceConfig) -> Iterator[str]:
     trusted = f"{len(config.gateway_keys)} trusted keys" if config.gateway_keys else "none trusted"
     yield f"gateway: {trusted}"
     yield f"state in {config.state_folder}, at most 8 MiB of journal and two snapshots"
+    if config.state_must_exist:
+        yield "  it must be there: an empty or missing folder is refused"
     yield (
         f"  committed after {node.commit_records} records or {node.commit_s:g} s; a reading is "
         "acknowledged after its commit"

@@ -47,6 +47,7 @@ class ServiceConfig:
     node: NodeConfig
     broker: MqttOptions
     state_folder: Path
+    state_must_exist: bool = False  # refuse to begin anew: the folder is on a disk to be mounted
     gateway_keys: tuple[str, ...] = ()  # hex; empty: this node obeys no gateway
     status_file: Path | None = None
     log_level: str = "info"
@@ -56,7 +57,7 @@ class ServiceConfig:
 SECTIONS: dict[str, dict[str, str]] = {
     "node": _kinds(NodeConfig, "sensors", "foreign"),
     "broker": BROKER,
-    "state": {"folder": "str", "status_file": "str"},
+    "state": {"folder": "str", "must_exist": "bool", "status_file": "str"},
     "gateway": {"keys": "tuple[str, ...]"},
     "serve": {"tflite": "str"},
     "log": LOG,
@@ -105,6 +106,7 @@ def _build(found: Table, folder: Path) -> ServiceConfig:
         node=node,
         broker=broker_options(found, f"opid-{node.site}-{node.node}", folder),
         state_folder=folder / state["folder"],
+        state_must_exist=state.get("must_exist", False),
         gateway_keys=keys,
         status_file=None if status_file is None else folder / status_file,
         log_level=log_level(found),

@@ -18,7 +18,7 @@ from edge_opid.node.edge_node import EdgeNode
 from edge_opid.node.serving import NAME, Serving
 from edge_opid.notify import Notify
 from edge_opid.service import NodeClock, Service
-from edge_opid.store import RealDisk, Recovered, Store
+from edge_opid.store import RealDisk, Recovered, Store, StoreError
 from edge_opid.tflite import load_tflite
 from edge_opid.wire import Channel, NodeTopics, Status, encode
 
@@ -29,12 +29,24 @@ def open_node(
 ) -> Iterator[tuple[EdgeNode, Store, Recovered]]:
     """The node as its folder remembers it; the folder is ours until the end of the block."""
     keys = [VerifyKey(bytes.fromhex(key)) for key in config.gateway_keys]
+    if config.state_must_exist and not config.state_folder.is_dir():
+        raise _missing(config)  # before a folder is made where a disk should be mounted
     with RealDisk(config.state_folder) as disk:
         store, recovered = Store.open(disk, STORE_LIMITS)
+        if config.state_must_exist and not recovered.end:
+            raise _missing(config)
         node = EdgeNode(config.node, keys, serve)
         node.restore(recovered.snapshot, recovered.records)
         recovered.snapshot = None  # the node has it: one copy in memory is enough
         yield node, store, recovered
+
+
+def _missing(config: ServiceConfig) -> StoreError:
+    return StoreError(
+        "missing",
+        f"folder {config.state_folder} holds no state, and state.must_exist says that it must: "
+        "mount its disk or restore the folder; to begin anew, set must_exist = false",
+    )
 
 
 def served(config: ServiceConfig) -> Serving | None:
@@ -71,6 +83,8 @@ def open_service(config: ServiceConfig, notify: Notify) -> Iterator[Service]:
             status_file=config.status_file,
             saved_at=recovered.index,
         )
+        if not recovered.end:
+            log.warning("begins anew", folder=config.state_folder, why="it holds no state")
         for note in recovered.notes:
             service.counts[f"store_{note.kind}"] += 1
             log.warning("store", kind=note.kind, file=note.file, note=note.sentence)

@@ -32,7 +32,7 @@ from edge_opid.link.contract import (
     PublishRefused,
     SubscriptionRefused,
 )
-from edge_opid.node.actions import Action, Append, Commit, Publish, Release
+from edge_opid.node.actions import Action, Append, Commit, Publish, Refused, Release
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.notify import Notify, write_status
 from edge_opid.store import Store, StoreError
@@ -158,7 +158,8 @@ class Service:
             if delivery is None:
                 return
             now_ms = self._clock.now_ms()
-            self._perform(self._node.handle(delivery.topic, delivery.payload, now_ms, delivery))
+            topic, payload, retained = delivery.topic, delivery.payload, delivery.retain
+            self._perform(self._node.handle(topic, payload, now_ms, delivery, retained))
             if self._ledger.waiting:
                 return
 
@@ -204,6 +205,9 @@ class Service:
                 case Release(token):
                     if isinstance(token, Delivery):
                         self._link.acknowledge(token)
+                case Refused(reason, topic, times):
+                    if log.worth_a_line(times):
+                        log.warning("message refused", reason=reason, topic=topic, count=times)
 
     def _publish(self, action: Publish) -> None:
         if _ACK in action.topic and not self._ledger.store.settled:

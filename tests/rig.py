@@ -108,8 +108,8 @@ class Rig:
         self.pending.clear()
         self.run(self.node.committed(now_ms), now_ms)
 
-    def handle(self, topic, payload, now_ms=0, token=None):
-        self.run(self.node.handle(str(topic), payload, now_ms, token), now_ms)
+    def handle(self, topic, payload, now_ms=0, token=None, retained=False):
+        self.run(self.node.handle(str(topic), payload, now_ms, token, retained), now_ms)
 
     def tick(self, now_ms):
         self.run(self.node.tick(now_ms), now_ms)

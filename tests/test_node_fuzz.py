@@ -211,17 +211,17 @@ def test_memory_of_a_node_under_fire(monkeypatch):
 class Crashing(EdgeNode):
     """Falls over a label that it does not know."""
 
-    def handle(self, topic, payload, now_ms, token):
+    def handle(self, topic, payload, now_ms, token, retained=False):
         if b"purple" in payload:
             raise KeyError("purple")
-        return super().handle(topic, payload, now_ms, token)
+        return super().handle(topic, payload, now_ms, token, retained)
 
 
 class Eager(EdgeNode):
     """Releases what the commit will release again."""
 
-    def handle(self, topic, payload, now_ms, token):
-        actions = super().handle(topic, payload, now_ms, token)
+    def handle(self, topic, payload, now_ms, token, retained=False):
+        actions = super().handle(topic, payload, now_ms, token, retained)
         return actions if Release(token) in actions else [*actions, Release(token)]
 
 

@@ -358,8 +358,8 @@ def test_power_cut_while_an_instance_is_open():
 class Hasty(EdgeNode):
     """Acknowledges by number what is not committed yet."""
 
-    def handle(self, topic, payload, now_ms, token):
-        actions = super().handle(topic, payload, now_ms, token)
+    def handle(self, topic, payload, now_ms, token, retained=False):
+        actions = super().handle(topic, payload, now_ms, token, retained)
         source = Topic.parse(topic).source
         if source and any(isinstance(action, Append) for action in actions):
             reading = decode(payload, Reading)
@@ -371,8 +371,8 @@ class Hasty(EdgeNode):
 class Careless(EdgeNode):
     """Tells the broker to forget what is not committed yet."""
 
-    def handle(self, topic, payload, now_ms, token):
-        actions = super().handle(topic, payload, now_ms, token)
+    def handle(self, topic, payload, now_ms, token, retained=False):
+        actions = super().handle(topic, payload, now_ms, token, retained)
         released = Release(token) in actions
         return actions if released else [*actions, Release(token)]
 

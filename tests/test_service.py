@@ -43,7 +43,7 @@ class FakeNode:  # its methods take what `EdgeNode`'s take
         count = int(snapshot.split()[2].rstrip(b":")) if snapshot else 0
         self.history = [b"?"] * count + list(records)
 
-    def handle(self, topic, payload, now_ms, token):  # noqa: ARG002
+    def handle(self, topic, payload, now_ms, token, retained=False):  # noqa: ARG002
         self._called("handle")
         self.history.append(payload)
         self.tokens.append(token)

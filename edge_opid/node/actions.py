@@ -31,4 +31,12 @@ class Release(NamedTuple):
     token: object
 
 
-Action = Append | Commit | Publish | Release
+class Refused(NamedTuple):
+    """A delivery was refused for this reason, so many times by now: for the log."""
+
+    reason: str
+    topic: str
+    times: int
+
+
+Action = Append | Commit | Publish | Release | Refused

@@ -3,6 +3,12 @@
 `handle` decides what a message is: an accepted input is appended to the journal, applied, and its
 consequences published; anything else is counted by reason, and changes nothing. Acknowledgements
 wait for the commit. What the disk will not take is not learned, but still predicted.
+
+A **retained** delivery is what the broker had kept, and says again at every subscription. It is
+taken where it tells by itself whether it is news: an order has a version, a reading a number, a
+label the number of its instance. A foreign message has none, and a label by time would be learned
+by the next instance in reach once its own has left `recent`: retained, these are refused, counted
+and logged.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ from ..wire import (
     decode,
 )
 from . import inputs
-from .actions import Action, Append, Commit, Release
+from .actions import Action, Append, Commit, Refused, Release
 from .config import NodeConfig
 from .debts import Debts
 from .desired import verified
@@ -85,8 +91,12 @@ class EdgeNode:
         """Become what the store remembers: the snapshot, and every record after it."""
         if snapshot is not None:
             self._adopt(NodeState.restored(unpack_state(snapshot), self.config))
+        anew = snapshot is None
         for record in records:
             self.state.apply(inputs.unpack(record))
+            anew = False
+        if anew:
+            self.counts["begun-anew"] += 1  # its first life, or not the disk it had
         self._committed.update(self.state.expected)
 
     def snapshot(self) -> bytes:
@@ -105,22 +115,32 @@ class EdgeNode:
 
     # -- messages ------------------------------------------------------------------------------
 
-    def handle(self, topic: str, payload: bytes, now_ms: int, token: object) -> list[Action]:
+    def handle(
+        self, topic: str, payload: bytes, now_ms: int, token: object, retained: bool = False
+    ) -> list[Action]:
         """Deal with one delivery. Whatever the bytes, this returns."""
         self._begin(now_ms)
         try:
             for wanted, foreign in self._foreign:
                 if wanted.matches(topic):
+                    if retained:
+                        return self._refuse("retained-foreign", topic, token)
                     return self._foreign_reading(foreign, topic, payload, now_ms, token)
             parsed = _parsed(topic)
             handler = self._channels.get(parsed.channel)
             mine = self.config.site, self.config.node
             if handler is None or (parsed.site, parsed.node) != mine:
                 raise WireError("topic", f"nothing is expected on {topic!r} here")
+            if retained and parsed.channel is Channel.LABEL and not _by_number(payload):
+                return self._refuse("retained-label", topic, token)
             return handler(parsed, payload, now_ms, token)
         except OpidError as error:
-            self.counts[f"refused-{getattr(error, 'reason', 'error')}"] += 1
-            return [Release(token)]
+            return self._refuse(f"refused-{getattr(error, 'reason', 'error')}", topic, token)
+
+    def _refuse(self, reason: str, topic: str, token: object) -> list[Action]:
+        """Nothing has changed: count it, let the broker forget it, and have it logged."""
+        self.counts[reason] += 1
+        return [Release(token), Refused(reason, topic, self.counts[reason])]
 
     def _reading(self, topic: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         reading, source = decode(payload, Reading), topic.source or ""
@@ -321,3 +341,8 @@ class EdgeNode:
     def _tell(self, now_ms: int) -> list[Action]:
         self._told_ms, self._told_silent = now_ms, self.state.senses.silent
         return [self._voice.status(self.status(now_ms))]
+
+
+def _by_number(payload: bytes) -> bool:
+    """Whether this label says which instance it is meant for, and not only when that was."""
+    return decode(payload, Label).instance is not None

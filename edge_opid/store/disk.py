@@ -11,6 +11,9 @@ way they leave open:
 4. A name that was created, replaced or removed is so after a power cut only once `sync_names`
    returned; until then each of these may have happened or not, in any combination.
 5. `replace` happens wholly or not at all.
+6. A file or a folder that somebody has deleted, moved or unmounted can still be written and synced
+   by whoever has it open, and nobody will ever find that again. So `sync` and `sync_names` raise
+   `StoreError("state-gone")` where the name does not lead to what they have synced.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ class StoreError(OpidError, OSError):
     `record` (one record is too large), `pending` (too many bytes wait for a commit),
     `journal-full` (every segment is in use: take a snapshot), `snapshot` (too large), `version`
     (written by another format), `limits` (the limits contradict each other), `locked` (another
-    process has the folder).
+    process has the folder), `state-gone` (the folder or a file was deleted, moved or unmounted
+    while it was open), `missing` (there should be a state, and there is none).
 
     >>> error = StoreError("disk", "commit: No space left on device: free some space", errno=28)
     >>> print(error)

@@ -7,6 +7,9 @@
 3. Files stay open between a write and its sync, so that a failed write-back is reported to us.
 4. A disk that has become read-only can still be read, and is asked again at the next write.
 5. A `create` that fails leaves no file behind, so the space it took is free again.
+6. What was synced counts only if the next process would find it: the path must lead to the folder
+   that is open, and the name in it to the file that is open. A disk that was unmounted and is
+   mounted again, or a folder that was moved and is back, passes again by itself.
 """
 
 from __future__ import annotations
@@ -100,6 +103,8 @@ class RealDisk:
     def sync(self, name: str) -> None:
         """Data and size, not the times: `fdatasync` spares the card one more write."""
         os.fdatasync(self._fd(name))
+        self._check_folder()
+        self._check_file(name)
 
     def replace(self, old: str, new: str) -> None:
         """Both names change their meaning, so neither stays open."""
@@ -115,6 +120,7 @@ class RealDisk:
     def sync_names(self) -> None:
         """A folder is a file, too."""
         os.fsync(self._folder_fd)
+        self._check_folder()
 
     def close(self) -> None:
         """Let go of the files and the lock; twice is fine."""
@@ -134,6 +140,29 @@ class RealDisk:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _check_folder(self) -> None:
+        try:
+            there = self.folder.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            there = None
+        if there is None or not os.path.samestat(there, os.fstat(self._folder_fd)):
+            raise self._gone("is not the one that was opened")
+
+    def _check_file(self, name: str) -> None:
+        try:
+            there = os.stat(name, dir_fd=self._folder_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            there = None
+        if there is None or not os.path.samestat(there, os.fstat(self._fd(name))):
+            raise self._gone(f"has lost {name}, or has another in its place")
+
+    def _gone(self, complaint: str) -> StoreError:
+        return StoreError(
+            "state-gone",
+            f"folder {self.folder} {complaint}: it was deleted, moved or unmounted. Put it back or "
+            "mount it again, and nothing is lost; or restart, to go on with what is there now",
+        )
 
     def _fd(self, name: str, *, writing: bool = False) -> int:
         if writing and name in self._read_only:

@@ -7,7 +7,8 @@
 3. Apply a record to the state after its commit. A snapshot is the state after exactly the
    committed records.
 4. If the disk is full, read-only or broken, `commit` and `snapshot` raise `StoreError`, the records
-   stay pending, and the next call tries again; `open` works on a disk that can only be read.
+   stay pending, and the next call tries again; `open` works on a disk that can only be read. A
+   folder that is gone is noticed by the next commit; nothing counts as settled until it is back.
 5. Everything is bounded: see `Limits`. A record that is too large, or one too many, is refused, and
    nothing has changed.
 6. What was spoilt is set aside (`*.quarantined`) and told in `Recovered.notes`.
@@ -89,6 +90,7 @@ class Store:
         self._disk = disk
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._gone = False
 
     @classmethod
     def open(
@@ -127,11 +129,11 @@ class Store:
 
     @property
     def settled(self) -> bool:
-        """Whether everything `open` gave back is known to be durable, and tidied up.
+        """Whether everything `open` gave back is known to be durable, there, and tidied up.
 
         Only then may a node acknowledge what it recovered; if it is not, call `commit`.
         """
-        return not self._chores
+        return not self._chores and not self._gone
 
     @property
     def snapshot_due(self) -> bool:
@@ -167,11 +169,19 @@ class Store:
             f"commit of {self.pending} records from {self.committed} on",
             "they stay pending; free some space or check the disk, then commit again",
         ):
+            self._write()
+        self._pending, self._pending_bytes = [], 0
+        return self.committed
+
+    def _write(self) -> None:
+        try:
             self._chores.finish()
             if self._pending:
                 self._journal.write(self._pending)
-        self._pending, self._pending_bytes = [], 0
-        return self.committed
+            self._gone = False
+        except StoreError as error:
+            self._gone = self._gone or error.reason == "state-gone"
+            raise
 
     def snapshot(self, state: bytes) -> None:
         """Keep the state after exactly the committed records; the journal before may then go."""
