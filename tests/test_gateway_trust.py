@@ -1,0 +1,117 @@
+"""One node of a group lies, with credentials of its own: what it says must not turn the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fleet_rig import CLASSES, SITE, FleetRig
+
+from edge_opid.node.effects import summarised
+from edge_opid.wire import (
+    Channel,
+    Example,
+    InstanceId,
+    NodeTopics,
+    SensorDeployed,
+    SensorRetired,
+    encode,
+    to_bytes,
+)
+from gateway.policy import Policy
+
+NAMES = ("n1", "n2", "n3", "n4", "n5")
+LIAR = "n5"
+POLICY = Policy(settle_s=1, silence_s=60, summary_wait_s=5)
+
+
+@pytest.fixture
+def fleet():
+    """Five nodes that have learned for a while."""
+    rig = FleetRig(NAMES, policy=POLICY)
+    rig.pass_s(2)
+    for _ in range(150):
+        for name in rig.names:
+            rig.read(name)
+    rig.pass_s(31)
+    return rig
+
+
+def say(fleet, channel, message):
+    fleet.publish(str(NodeTopics(SITE, LIAR).to(channel)), encode(message))
+    fleet.deliver()
+
+
+def change(fleet, names=NAMES):
+    """Everybody gets a sensor for another one."""
+    for name in names:
+        fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "worn out"))
+        voc = SensorDeployed(f"voc-{name}", "voc", fleet.now_ms, reference=0.0, scale=1.0)
+        fleet.event(name, voc)
+
+
+def lying_summary(fleet):
+    """What the liar knows, turned round, and as if from a million readings."""
+    state = fleet.nodes[LIAR].node.state
+    (known,) = summarised(state.senses, state.layout_version)
+    times = 1_000_000 / known.readings
+    say(
+        fleet,
+        Channel.SUMMARY,
+        replace(
+            known,
+            readings=1_000_000,
+            evidence=1_000_000.0,
+            gram=to_bytes(times * known.gram_array()),
+            moment=to_bytes(times * known.moment_array()[:, [1, 2, 0]]),
+        ),
+    )
+
+
+def lying_examples(fleet, count=960):
+    """Every label is another one than the true one."""
+    state = fleet.nodes[LIAR].node.state
+    roles = {s.id: s.role for s in state.senses.sensors.values()}
+    for seq in range(1, count + 1):
+        values, truth = fleet.world.instance(roles)
+        label = CLASSES[(CLASSES.index(truth) + 1) % len(CLASSES)]
+        number = InstanceId("box", 7, seq)
+        say(
+            fleet,
+            Channel.EVENT,
+            Example(number, state.layout_version, fleet.now_ms, values, label),
+        )
+
+
+def accuracy(fleet, name, readings=300):
+    """How often a node is right on new readings that nobody labels."""
+    state, right = fleet.nodes[name].node.state, 0
+    roles = {s.id: s.role for s in state.senses.sensors.values()}
+    for _ in range(readings):
+        values, truth = fleet.world.instance(roles)
+        made, _ = state.predicted(values, None, 0, state.senses.encode(values))
+        right += CLASSES[made.winner] == truth
+    return right / readings
+
+
+def honest(fleet):
+    return {name: accuracy(fleet, name) for name in NAMES if name != LIAR}
+
+
+@pytest.mark.parametrize("labels", [0, 12])
+def test_one_lying_node_turns_its_whole_group_round(fleet, labels):
+    """A summary of a million readings with turned moments, and 960 turned examples in a second."""
+    change(fleet)
+    fleet.pass_s(3)
+    bridged = honest(fleet)
+    lying_summary(fleet)
+    for _ in range(labels):
+        for name in NAMES:
+            if name != LIAR:
+                fleet.read(name)
+        fleet.pass_s(1)
+    lying_examples(fleet)
+    fleet.pass_s(40)
+    after = honest(fleet)
+    print(bridged, after, [(f.size, f.chosen, f.why, f.pushed) for f in fleet.fits])
+    assert min(after[name] - bridged[name] for name in after) > -0.1
