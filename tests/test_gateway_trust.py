@@ -115,3 +115,44 @@ def test_one_lying_node_turns_its_whole_group_round(fleet, labels):
     after = honest(fleet)
     print(bridged, after, [(f.size, f.chosen, f.why, f.pushed) for f in fleet.fits])
     assert min(after[name] - bridged[name] for name in after) > -0.1
+
+
+def brought(fleet, name):
+    """How many instances of the batch are this node's."""
+    (change,) = fleet.gateway.fleet.changes.values()
+    return sum(number[1] == name for number in fleet.gateway.fleet.examples[change.id])
+
+
+def test_a_node_fills_a_batch_with_more_than_it_was_asked_for(fleet):
+    """960 examples in a second; then as many again, for whatever the next orders ask for."""
+    change(fleet)
+    fleet.pass_s(10)
+    share = 2 * POLICY.batch_max // len(NAMES)
+    lying_examples(fleet)
+    assert brought(fleet, LIAR) == share
+    assert fleet.gateway.counts["examples"] == share
+    assert fleet.gateway.counts["refused-quota"] == 960 - share
+    assert f"street/n5 sends a labelled instance more than the {share}" in " ".join(
+        fleet.gateway.complaints
+    )
+    fleet.pass_s(10)
+    lying_examples(fleet, 1200)
+    fleet.revive()
+    lying_examples(fleet, 1200)
+    assert brought(fleet, LIAR) == share
+    for _ in range(10):
+        fleet.read("n1")
+        fleet.pass_s(1)
+    assert brought(fleet, "n1") == 10  # there is room for the others
+
+
+def test_instances_asked_for_before_a_restart_are_refused_after_it(fleet):
+    """What a former life of the gateway has asked for, its successor takes."""
+    change(fleet)
+    fleet.pass_s(3)
+    fleet.revive()
+    for _ in range(10):
+        fleet.read("n1")
+        fleet.pass_s(1)
+    assert brought(fleet, "n1") == 10
+    assert fleet.gateway.counts["refused-quota"] == 0
