@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fleet_rig import CLASSES, SITE, FleetRig
 
@@ -18,6 +19,7 @@ from edge_opid.wire import (
     encode,
     to_bytes,
 )
+from gateway.fitted_models import fitted_model
 from gateway.policy import Policy
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
@@ -50,18 +52,18 @@ def change(fleet, names=NAMES):
         fleet.event(name, voc)
 
 
-def lying_summary(fleet):
+def lying_summary(fleet, readings=1_000_000):
     """What the liar knows, turned round, and as if from a million readings."""
     state = fleet.nodes[LIAR].node.state
     (known,) = summarised(state.senses, state.layout_version)
-    times = 1_000_000 / known.readings
+    times = readings / known.readings
     say(
         fleet,
         Channel.SUMMARY,
         replace(
             known,
-            readings=1_000_000,
-            evidence=1_000_000.0,
+            readings=readings,
+            evidence=float(readings),
             gram=to_bytes(times * known.gram_array()),
             moment=to_bytes(times * known.moment_array()[:, [1, 2, 0]]),
         ),
@@ -156,3 +158,33 @@ def test_instances_asked_for_before_a_restart_are_refused_after_it(fleet):
         fleet.pass_s(1)
     assert brought(fleet, "n1") == 10
     assert fleet.gateway.counts["refused-quota"] == 0
+
+
+def test_a_summary_claims_more_readings_than_its_node_can_have_sent(fleet):
+    """150 readings half a minute ago, and now a million."""
+    lying_summary(fleet)
+    assert fleet.gateway.counts["refused-claim"] == 1
+    assert "street/n5 sums up 1000000 readings, and can have sent" in fleet.gateway.complaints[-1]
+    lying_summary(fleet, 5_000)
+    assert fleet.gateway.counts["refused-claim"] == 1
+
+
+def test_one_summary_outweighs_all_the_others_together(fleet):
+    """A liar whom this gateway hears of for the first time, so that no clock speaks against it."""
+    fleet.revive()
+    lying_summary(fleet)
+    assert fleet.gateway.counts["refused-claim"] == 0
+    fleet.sleep(LIAR)  # it says no more
+    change(fleet)
+    fleet.pass_s(12)
+    (fit,) = fleet.fits
+    assert set(fit.pooled) == {f"{SITE}/{name}" for name in NAMES}
+    assert "street/n5 would outweigh the others, so 0.0003 of its readings count." in fit.why
+    assert fit.readings == 4 * 150 + 2 * 150
+    model = fitted_model(fit, fleet.gateway.fleet.changes[fit.change])
+    right = 0
+    for _ in range(300):
+        values, truth = fleet.world.instance({role: role for role in ("co", "db", "no", "voc")})
+        x = [values.get(column, 1.0) for column in fleet.gateway.fleet.changes[fit.change].columns]
+        right += CLASSES[int(model.scores(np.array([x])).argmax())] == truth
+    assert right > 150
