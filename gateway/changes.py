@@ -28,6 +28,8 @@ class Changes:
         self._models = {change: self._model(fit) for change, fit in pushed.items()}
         self._tried: dict[int, int] = {}
         """The size last asked for, of changes that are being fitted or could not be."""
+        self._asked: dict[NodeKey, tuple[int, int]] = {}
+        """In which change, and for how many instances in all, this life has asked each node."""
 
     def _model(self, fit: FitRecord) -> PushedModel:
         model = fitted_model(fit, self._fleet.changes[fit.change])
@@ -37,13 +39,49 @@ class Changes:
         """The weights that members of this change should have."""
         return self._models.get(change)
 
-    def quota(self, change: ChangeRecord) -> int:
-        """How many labelled instances to ask of each member: twice its share, some will be lost."""
+    def ask(self, key: NodeKey, change: ChangeRecord) -> int:
+        """How many labelled instances the next order asks of this member; more are refused.
+
+        Twice its share of what is lacking, since some will be lost; and of the whole batch never
+        more than twice its share: a batch that one member could fill alone would be its word alone.
+        """
+        quota = self._quota(key, change)
+        number, asked = self._asked.get(key, (change.id, 0))
+        self._asked[key] = change.id, quota + (asked if number == change.id else 0)
+        return quota
+
+    def _quota(self, key: NodeKey, change: ChangeRecord) -> int:
         if change.state != ChangeState.GATHERING:
             return 0
         lacking = self._policy.batch_max - len(self._fleet.examples[change.id])
-        share = -(-2 * lacking // max(1, self._fleet.size_of(change.id)))
-        return max(0, min(lacking, max(QUOTA_MIN, share)))
+        share = self._twice_its_share(lacking, change)
+        left = self._most_of(change) - self._given(key, change)
+        return max(0, min(lacking, share, left))
+
+    def _twice_its_share(self, instances: int, change: ChangeRecord) -> int:
+        return max(QUOTA_MIN, -(-2 * instances // max(1, self._fleet.size_of(change.id))))
+
+    def _most_of(self, change: ChangeRecord) -> int:
+        """What one member may bring to the batch of a change, in all."""
+        return self._twice_its_share(self._policy.batch_max, change)
+
+    def _given(self, key: NodeKey, change: ChangeRecord) -> int:
+        """How many instances of the batch are this node's."""
+        return sum(number[:2] == key for number in self._fleet.examples[change.id])
+
+    def _check_asked(self, key: NodeKey, change: ChangeRecord) -> None:
+        """Refuse what nobody asked for, and what is more than that."""
+        given = self._given(key, change)
+        if key not in self._asked:  # asked by a former life of this gateway
+            self._asked[key] = change.id, given + self._quota(key, change)
+        number, asked = self._asked[key]
+        most = min(self._most_of(change), asked) if number == change.id else 0
+        if given >= most:
+            raise EventError(
+                "quota",
+                f"{'/'.join(key)} sends a labelled instance more than the {most} that it was asked "
+                f"for in change {change.id}",
+            )
 
     def gather(self, key: NodeKey, example: Example) -> str:
         """Take a labelled instance of this node into its change; a word for what became of it."""
@@ -63,6 +101,7 @@ class Changes:
         number = (*key, example.instance.source, example.instance.boot, example.instance.seq)
         if number in batch:
             return "example-twice"
+        self._check_asked(key, change)
         values = dict(example.values)
         self._fleet.put(
             ExampleRecord(change.id, *number, layout.version, example.label, values, len(batch))

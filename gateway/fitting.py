@@ -88,7 +88,7 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
         job.size,
         now_ms,
         view.best.chosen,
-        view.best.why,
+        _why(view),
         _worth_pushing(job, view, X, y),
         tuple(asdict(row) for row in made.table),
         view.pool.nodes,
@@ -100,6 +100,15 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
         view.new,
         made.compact_loss,
     )
+
+
+def _why(view: View) -> str:
+    """Why this form was chosen, and whose readings count for less than they are."""
+    less = [
+        f"{node} would outweigh the others, so {share:.2g} of its readings count."
+        for node, share in view.pool.reduced.items()
+    ]
+    return " ".join([view.best.why, *less])
 
 
 # -- fitting ---------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Ordering:
         """The node's newest layout, with the weights of its change where there are some."""
         change = self._fleet.changes.get(self._fleet.layouts[key].change)
         model = None if change is None else self._changes.model(change.id)
-        gather = 0 if change is None else self._changes.quota(change)
+        gather = 0 if change is None else self._changes.ask(key, change)
         return self._publisher.order(key, model, gather, now_ms)
 
     def _is_behind(self, key: NodeKey) -> bool:

@@ -7,16 +7,21 @@ this order; a summary that breaks one is refused by name and the others go on:
 1. It has as many columns as roles, and the Gram entries for them.
 2. It has the group's classes.
 3. Every number is finite.
-4. None is larger than so many readings within the node's gate can add up to.
+4. None is larger than so many readings within the node's gate can add up to, and no moment larger
+   than its column's sum of squares allows (Cauchy-Schwarz).
 5. Its Gram matrix has no negative eigenvalue beyond what float32 rounding explains.
+
+A summary can keep all of these and still be a lie. So nobody's word outweighs the others': in a
+pool of n members none counts for more than (n − 1)/2 times the one in the middle, which is half of
+all the others together where they know equally much (`shares`). Who is counted for less is listed.
 
 A node without one of the roles in question is no error: it is left out, and listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 
@@ -29,8 +34,13 @@ from edge_opid.learner.statistics import Matrix, Statistics, positive_part, solv
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """How far below zero an eigenvalue may be, as a share of the trace: each entry was rounded once."""
+LEARNED_FROM = 10
+"""Readings a column, up to which a member counts in full: where the others have only just begun,
+what one has learned for long is not held against it."""
 SLACK = 1.01
 """Sums in float32 over millions of readings may be a little above what exact ones could be."""
+ROOM = 1.1
+"""For a Gram matrix that was found by inverting: hardly used columns have few digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,8 @@ class Pool:
     """Nodes left out, and the roles each does not have."""
     refused: dict[str, str]
     """Nodes whose summary cannot be right, and why."""
+    reduced: dict[str, float] = field(default_factory=dict)
+    """Nodes that would outweigh the others, and the share of their readings that counts."""
 
     def survivors_weights(self, lam: float, rho: float) -> Matrix:
         """W^(s) of Eq. 4, survivors×c, as if one learner had seen every reading of the group."""
@@ -105,10 +117,57 @@ def pool(
         else:
             columns = [member.roles.index(role) for role in roles]
             known[member.node] = member.summary.statistics().ordered(columns)
+    counted = shares(known)
     nothing = Statistics(np.zeros((len(roles),) * 2), np.zeros((len(roles), classes)), 0, 0.0)
-    total = reduce(add, known.values(), nothing)
+    parts = (weighed(each, counted[node]) for node, each in known.items())
+    total = reduce(add, parts, nothing)
     whole = Statistics(positive_part(total.gram), total.moments, total.readings, total.evidence)
-    return Pool(roles, len(vanishing), whole, tuple(known), lacking, refused)
+    reduced = {node: share for node, share in counted.items() if share < 1}
+    return Pool(roles, len(vanishing), whole, tuple(known), lacking, refused, reduced)
+
+
+def shares(known: Mapping[str, Statistics]) -> dict[str, float]:
+    """Which share of each node's statistics counts: 1, except for who would outweigh the others.
+
+    Both the evidence and the sum of squares are bounded: large values weigh as much as many.
+
+    >>> one = Statistics(np.eye(1), np.ones((1, 2)), 100, 100.0)
+    >>> group = {"a": weighed(one, 100.0), "b": weighed(one, 100.0), "liar": weighed(one, 1e4)}
+    >>> {node: round(share, 3) for node, share in shares(group).items()}
+    {'a': 1.0, 'b': 1.0, 'liar': 0.01}
+    """
+    if len(known) < 2:
+        return dict.fromkeys(known, 1.0)
+    factor = max(1.0, (len(known) - 1) / 2)
+    found = dict.fromkeys(known, 1.0)
+    for mass in ({n: s.evidence for n, s in known.items()}, _squares(known)):
+        middle = sorted(mass.values())[(len(mass) - 1) // 2]  # the lower one of two
+        for node, own in mass.items():
+            most = max(factor * middle, _in_full(known[node], own))
+            found[node] = min(found[node], most / own if own > most else 1.0)
+    return found
+
+
+def _squares(known: Mapping[str, Statistics]) -> dict[str, float]:
+    return {node: float(np.trace(each.gram)) for node, each in known.items()}
+
+
+def _in_full(one: Statistics, mass: float) -> float:
+    """The part of a mass that is of the first few readings of each column."""
+    return mass * min(1.0, LEARNED_FROM * len(one.gram) / max(one.evidence, 1.0))
+
+
+def weighed(known: Statistics, share: float) -> Statistics:
+    """The same readings, as if each counted for this much."""
+    if share == 1:
+        return known  # to the bit
+    return replace(
+        known,
+        gram=share * known.gram,
+        moments=share * known.moments,
+        readings=round(share * known.readings),
+        evidence=share * known.evidence,
+    )
 
 
 def fault_of(member: Member, classes: int) -> str:
@@ -139,6 +198,12 @@ def _too_large(member: Member) -> str:
     ):
         if got > SLACK * bound:
             return f"{summary.readings} readings within {x:g} give no {what} of {got:.3g}"
+    most = summary.evidence  # what they still weigh
+    squares = np.maximum(gram.diagonal(), 0)
+    bounds = ROOM * np.sqrt(squares * most) + (ROOM - 1) * most
+    over = np.abs(summary.moments).max(1) > bounds
+    if float(squares.max()) > ROOM * most * x * x or over.any():
+        return f"its moments or squares are too large for an evidence of {most:.3g}"
     return ""
 
 

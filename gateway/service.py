@@ -179,7 +179,7 @@ class Gateway:
         self.orders.want(key)
 
     def _summary(self, key: NodeKey, message: Summary, payload: bytes, now_ms: int) -> list[Action]:
-        check_summarised(self.fleet, key, message.layout_version)
+        check_summarised(self.fleet, key, message.layout_version, message.readings, now_ms)
         self.counts["summaries"] += 1
         self.fleet.put(SummaryRecord(*key, message.layout_version, payload, now_ms))
         return []

@@ -301,7 +301,8 @@ def test_weights_that_no_node_would_take_fail_the_fit_and_not_the_layout():
     fleet = learned(policy=replace(QUICK, rho=1e-37))
     for name in NAMES:
         good = summed_up(fleet, name)
-        nothing = replace(good, gram=to_bytes(0 * good.gram_array()))
+        faint = to_bytes(0.05 * good.moment_array())  # as much as rounding might leave
+        nothing = replace(good, gram=to_bytes(0 * good.gram_array()), moment=faint)
         say(fleet, name, Channel.SUMMARY, nothing)
     outcomes = []
     fleet._fit = lambda change, size: outcomes.append(
@@ -320,11 +321,11 @@ def test_weights_that_no_node_would_take_fail_the_fit_and_not_the_layout():
 
 def test_weights_beyond_float16_travel_in_float32_and_fail_nobody():
     """Columns of a millionth each: the weights are in the hundred thousands."""
-    fleet = learned(policy=replace(QUICK, weights="float16", rho=1e-9))
+    fleet = learned(policy=replace(QUICK, weights="float16", rho=1e-12))
     for name in NAMES:
         good = summed_up(fleet, name)
-        tiny = to_bytes(1e-9 * good.gram_array())
-        say(fleet, name, Channel.SUMMARY, replace(good, gram=tiny))
+        tiny = to_bytes(1e-12 * good.gram_array()), to_bytes(1e-6 * good.moment_array())
+        say(fleet, name, Channel.SUMMARY, replace(good, gram=tiny[0], moment=tiny[1]))
     fleet.publish = without_summaries(fleet)
     ready(fleet, "voc-1", "voc")
     fleet.pass_s(6)

@@ -320,6 +320,7 @@ class EdgeNode:
         troubles = [self._debts.trouble] if self._debts.trouble else []
         troubles += self._serve.troubles(self.state.columns, self.counts) if self._serve else []
         troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
+        troubles += [str(self.state.doubted)] if self.state.doubted else []
         troubles += self._voice.complaints
         counts = sorted(self.counted().items())  # one message may skip 2⁵³ numbers
         return Status(

@@ -76,11 +76,12 @@ class Scoreboard:
         names = list(available)
         best = names[0]
         for name in names[1:]:
-            if self._ahead(name, best):
+            if self.ahead(name, best):
                 best = name
         return best
 
-    def _ahead(self, name: str, of: str) -> bool:
+    def ahead(self, name: str, of: str) -> bool:
+        """Whether `name` was right where `of` was wrong, surely more often than by chance."""
         n = min(self.seen(name), self.seen(of))
         mine, theirs = self._latest(name, n), self._latest(of, n)
         won, lost = (mine & ~theirs).bit_count(), (theirs & ~mine).bit_count()

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import OpidError
-from ..forms import model_from_weights
+from ..forms import HeldModel, model_from_weights
 from ..wire import (
     Desired,
     InstanceId,
@@ -32,7 +32,8 @@ from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .recent import Entry, Recent
 from .scoreboard import Scoreboard
 from .senses import Columns, Learning, Senses
-from .slots import Slots
+from .slots import CURRENT, Slots
+from .trial import Doubt, Trial, doubt_state, tried
 from .warming import Warming
 
 PREFERENCE = ("model", "own", "lately", "bridge", "previous", "frequent")
@@ -57,6 +58,9 @@ class NodeState:
         self.frequency = [0] * len(config.classes)
         self._frequent: Columns | None = None  # the shares of the classes, until the next label
         self.slots = Slots()
+        self.trial = Trial()
+        self.doubt: Doubt | None = None
+        """The last weights that came, if they contradict what this node has seen."""
         self.gathering = Gathering()
         self.version, self.content, self.layout_version = 0, "", 0
         self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
@@ -187,6 +191,7 @@ class NodeState:
         x: Columns | None,
     ) -> list[Effect]:
         self.board.record(entry.guesses, truth)
+        self.trial.remember(values, truth)
         self.frequency[truth] += 1
         self._frequent = None
         started_over = self._warm(values, truth)
@@ -249,11 +254,27 @@ class NodeState:
         if desired.weights is not None:
             width, classes = self.senses.full.width, len(self.config.classes)
             model = model_from_weights(desired.weights, desired.version, width, classes)
-            self.slots.push(model, self.board)
-            effects.append(Noted("model-swapped"))
+            effects += self._pushed(model)
         self.version, self.content = desired.version, digest(change.document)
         self.gathering.owed = desired.gather
         return effects
+
+    def _pushed(self, model: HeldModel) -> list[Effect]:
+        """Take a model: with a clean record, unless it contradicts what this node has seen."""
+        self.slots.push(model, self.board)
+        self.doubt, right = tried(model, self.trial, self.senses)
+        if self.doubt is None:
+            return [Noted("model-swapped")]
+        for hit in right:
+            self.board.record({CURRENT: 1}, int(hit))
+        fell_back = self.slots.fell_back(self.board)
+        return [Noted("model-doubted"), *([Noted("model-fallback")] if fell_back else [])]
+
+    @property
+    def doubted(self) -> Doubt | None:
+        """The doubt, for as long as labels have not spoken for the weights after all."""
+        held = self.doubt is not None and self.slots.version() == self.doubt.version
+        return None if held and not self.board.ahead("own", CURRENT) else self.doubt
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects = summarised(self.senses, self.layout_version)
@@ -268,6 +289,7 @@ class NodeState:
         self.hearing.expect(self.senses.sensors, arrived, now_ms)
         self.layout_version, self.warming = desired.layout_version, None
         self.slots.clear(self.board)
+        self.doubt = None
         self.board.forget("bridge")
         return [*effects, Noted("layout-changed")]
 
@@ -285,6 +307,8 @@ class NodeState:
             "board": self.board.state(),
             "frequency": self.frequency,
             "slots": self.slots.state(),
+            "trial": self.trial.state(),
+            "doubt": doubt_state(self.doubt),
             "owed": self.gathering.owed,
             "versions": [self.version, self.content, self.layout_version],
         }
@@ -302,6 +326,8 @@ class NodeState:
         mine.board = Scoreboard.from_state(saved["board"])
         mine.frequency, mine._frequent = list(saved["frequency"]), None
         mine.slots = Slots.restored(saved["slots"])
+        mine.trial = Trial.restored(saved.get("trial", ()))  # older snapshots have none
+        mine.doubt = Doubt(*saved["doubt"]) if saved.get("doubt") else None
         mine.gathering = Gathering(saved["owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine

@@ -69,6 +69,8 @@ class Fleet:
         self.next_change = 1
         self.touched: set[NodeKey] = set()
         """Nodes with a sensor that changed since somebody looked at their layout."""
+        self.claims: dict[NodeKey, tuple[int, int]] = {}
+        """How many readings each node's last summary was of, and when it came; of this life."""
         self._described: dict[tuple[str, str, str], SensorDescription] = {}
         self._members: defaultdict[int, dict[NodeKey, None]] = defaultdict(dict)
         self._unsaved: dict[object, Record] = {}

@@ -83,11 +83,31 @@ def renumber(fleet: Fleet, key: NodeKey, layout_version: int, now_ms: int) -> No
         fleet.put(replace(layout, version=layout_version + 1, at_ms=now_ms))
 
 
-def check_summarised(fleet: Fleet, key: NodeKey, layout_version: int) -> None:
-    """Refuse statistics of a layout nobody was told: they would push out the few that are kept."""
+CLAIM_PER_S, CLAIM_AT_ONCE = 1_000, 10_000
+"""Readings that no node learns in a second: twenty sources at their usual limit; and how many it
+may have learned when the clock has not moved."""
+
+
+def check_summarised(
+    fleet: Fleet, key: NodeKey, layout_version: int, readings: int, now_ms: int
+) -> None:
+    """Refuse statistics of a layout nobody was told: they would push out the few that are kept.
+
+    And of more readings than the node can have sent since its last summary: the clock is ours.
+    What it says first is believed here, and bounded where it is pooled.
+    """
     if key not in fleet.nodes:
         raise EventError("not-introduced", f"node {'/'.join(key)} has not said what it is yet")
     told = fleet.layouts[key].version
     if layout_version > told:
         sentence = f"{'/'.join(key)} sums up layout {layout_version}, and was told {told}"
         raise EventError("layout", sentence)
+    before, at_ms = fleet.claims.get(key, (readings, now_ms))
+    most = before + CLAIM_AT_ONCE + CLAIM_PER_S * max(0, now_ms - at_ms) // 1000
+    if readings > most:
+        raise EventError(
+            "claim",
+            f"{'/'.join(key)} sums up {readings} readings, and can have sent {most} at most since "
+            f"its last summary of {before}",
+        )
+    fleet.claims[key] = readings, now_ms
