@@ -32,9 +32,9 @@ from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, deco
 from .actions import Action, Fit, ForgetExamples, Listen, Publish
 from .fitter import FitFailed, Fitter
 from .recall import fit_job
-from .registry import FitRecord, Record
+from .registry import EventError, FitRecord, NodeKey, Record
 from .service import Gateway
-from .store import CommandRecord, DatabaseError, Store
+from .store import FORGET, CommandRecord, DatabaseError, Store
 from .wave import Wave
 
 POLL_S = 0.1
@@ -162,6 +162,8 @@ class Runner:
             self._outcomes[command.id] = self._obey(command, now_ms)
 
     def _obey(self, command: CommandRecord, now_ms: int) -> str:
+        if command.payload == FORGET:
+            return self._forget((command.site, command.node), now_ms)
         try:
             event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
         except WireError as error:
@@ -169,6 +171,14 @@ class Runner:
         outcome = self.gateway.command((command.site, command.node), event, now_ms) or "done"
         log.info("command", node=command.node, what=event.kind, outcome=outcome)
         return outcome
+
+    def _forget(self, key: NodeKey, now_ms: int) -> str:
+        try:
+            self._actions += self.gateway.forget(key, now_ms)
+        except EventError as error:
+            return str(error)
+        log.info("forgotten", site=key[0], node=key[1])
+        return "done"
 
     def _take_fits(self) -> None:
         for outcome in self._fitter.finished():
