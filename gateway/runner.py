@@ -148,12 +148,15 @@ class Runner:
                 self._refused(topic, reason)
 
     def _take_commands(self) -> None:
-        """What operators left in the database, twice a second."""
+        """What operators left in the database, twice a second; they must see that we serve it."""
         now_ms = self._clock.now_ms()
         if 0 <= now_ms - self._looked_ms < COMMANDS_MS:
             return
         self._looked_ms = now_ms
         try:
+            if self._store.reclaim():
+                self.counts["reclaimed"] += 1
+                log.warning("the lost lock is taken again", count=self.counts["reclaimed"])
             commands = self._store.commands()
         except DatabaseError as error:
             self._complain("commands cannot be read", error)

@@ -101,6 +101,24 @@ class Store:
         """Whether nobody can have taken over. If not: `claim` again, and read everything anew."""
         return self._epoch is not None and self._lock.held()
 
+    def reclaim(self) -> bool:
+        """Take a lost lock again: the server was restarted, or somebody deleted the file.
+
+        True if it had to be taken. A `MasterError` where another has it, or has had it since: what
+        we remember may be out of date, and only a new start reads it anew.
+        """
+        if self._epoch is None or self._lock.held():
+            return False
+        if not self._lock.take():
+            raise refused(self._database.name, self._lock.holder())
+        try:
+            with self._database.writing("claiming the database again") as connection:
+                check_epoch(connection, self._database.name, self._epoch)
+        except BaseException:
+            self._lock.release()
+            raise
+        return True
+
     def has_master(self) -> bool:
         """Whether a gateway serves this database now; asking takes nothing from it."""
         return self._lock.taken()
