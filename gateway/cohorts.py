@@ -60,7 +60,7 @@ def advance(fleet: Fleet, key: NodeKey, policy: Policy, now_ms: int) -> LayoutRe
     )
     after = replace(after, change=_change_for(fleet, before, after, policy, now_ms).id)
     fleet.put(after)
-    _close_empty(fleet, before.change, now_ms)
+    close_empty(fleet, before.change, now_ms)
     return after
 
 
@@ -112,7 +112,7 @@ def close(fleet: Fleet, change: ChangeRecord, now_ms: int) -> None:
     fleet.put(replace(change, state=ChangeState.CLOSED, closed_ms=now_ms))
 
 
-def _close_empty(fleet: Fleet, change_id: int, now_ms: int) -> None:
+def close_empty(fleet: Fleet, change_id: int, now_ms: int) -> None:
     """A change that its last node has left is over."""
     change = fleet.changes.get(change_id)
     if change is None or fleet.members(change_id):

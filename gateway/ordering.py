@@ -32,6 +32,10 @@ class Ordering:
         """Remember that the node should hear something else than it was told."""
         self._wanting[key] = None
 
+    def forget(self, key: NodeKey) -> None:
+        """The node wants nothing any more."""
+        self._wanting.pop(key, None)
+
     def take(self) -> list[NodeKey]:
         """The next nodes to be ordered. One that is configured no longer is not."""
         keys = list(self._wanting)[:ORDERS_PER_TICK]

@@ -1,7 +1,8 @@
 """Orders: a version, a signature, retained, and published again until the node reports it.
 
 1. A version is used once: the order is saved before it is published, and the next one is above
-   both the last order and whatever the node says it has obeyed (a restored database knows less).
+   both the last order and what is believed of the node (a restored database knows less). Only where
+   that would be too far ahead for the node to follow it is lower: `registry.reported`.
 2. An order is absolute: layout, classes, weights, all of it. A node that slept through three
    changes obeys the last one and has missed nothing.
 3. While a node that is online has not reported an order, it is published again, at growing
@@ -21,6 +22,7 @@ from .fitted_models import FittedModel
 from .registry import NodeKey, OrderRecord
 from .registry.columns import columns_of
 from .registry.fleet import Fleet
+from .registry.reported import next_version
 
 
 class PushedModel:
@@ -52,7 +54,7 @@ class Publisher:
         group = fleet.groups[fleet.nodes[key].group]
         desired = Desired(
             *key,
-            version=self._next_version(key),
+            version=next_version(fleet, key),
             layout_version=layout.version,
             sensors=layout.sensors,
             vanishing=layout.vanishing,
@@ -66,11 +68,6 @@ class Publisher:
         fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms, size))
         self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
         return self._publication(key)
-
-    def _next_version(self, key: NodeKey) -> int:
-        order = self._fleet.orders.get(key)
-        reported = self._fleet.nodes[key].reported_version
-        return max(reported, order.version if order else 0) + 1
 
     def _publication(self, key: NodeKey) -> Publish:
         topic = str(Topic(*key, Channel.DESIRED))
@@ -90,6 +87,10 @@ class Publisher:
         if done:
             self._waiting.pop(key, None)
         return done
+
+    def forget(self, key: NodeKey) -> None:
+        """Nobody waits for this node's report."""
+        self._waiting.pop(key, None)
 
     def heard(self, key: NodeKey, now_ms: int) -> None:
         """The node says what it obeys. A power cut may have taken back what it had reported."""

@@ -32,9 +32,9 @@ from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, deco
 from .actions import Action, Fit, ForgetExamples, Listen, Publish
 from .fitter import FitFailed, Fitter
 from .recall import fit_job
-from .registry import FitRecord, Record
+from .registry import EventError, FitRecord, NodeKey, Record
 from .service import Gateway
-from .store import CommandRecord, DatabaseError, Store
+from .store import FORGET, CommandRecord, DatabaseError, Store
 from .wave import Wave
 
 POLL_S = 0.1
@@ -148,12 +148,15 @@ class Runner:
                 self._refused(topic, reason)
 
     def _take_commands(self) -> None:
-        """What operators left in the database, twice a second."""
+        """What operators left in the database, twice a second; they must see that we serve it."""
         now_ms = self._clock.now_ms()
         if 0 <= now_ms - self._looked_ms < COMMANDS_MS:
             return
         self._looked_ms = now_ms
         try:
+            if self._store.reclaim():
+                self.counts["reclaimed"] += 1
+                log.warning("the lost lock is taken again", count=self.counts["reclaimed"])
             commands = self._store.commands()
         except DatabaseError as error:
             self._complain("commands cannot be read", error)
@@ -162,6 +165,8 @@ class Runner:
             self._outcomes[command.id] = self._obey(command, now_ms)
 
     def _obey(self, command: CommandRecord, now_ms: int) -> str:
+        if command.payload == FORGET:
+            return self._forget((command.site, command.node), now_ms)
         try:
             event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
         except WireError as error:
@@ -169,6 +174,14 @@ class Runner:
         outcome = self.gateway.command((command.site, command.node), event, now_ms) or "done"
         log.info("command", node=command.node, what=event.kind, outcome=outcome)
         return outcome
+
+    def _forget(self, key: NodeKey, now_ms: int) -> str:
+        try:
+            self._actions += self.gateway.forget(key, now_ms)
+        except EventError as error:
+            return str(error)
+        log.info("forgotten", site=key[0], node=key[1])
+        return "done"
 
     def _take_fits(self) -> None:
         for outcome in self._fitter.finished():

@@ -27,6 +27,7 @@ from nacl.signing import SigningKey
 
 from edge_opid.errors import OpidError
 from edge_opid.wire import (
+    Channel,
     Event,
     Example,
     Introduction,
@@ -39,9 +40,9 @@ from edge_opid.wire import (
     gateway_filters,
 )
 
-from .actions import Action, Listen
+from .actions import Action, Listen, Publish
 from .changes import Changes
-from .cohorts import advance, settled
+from .cohorts import advance, close_empty, settled
 from .ordering import Ordering
 from .policy import Group, Policy
 from .publish import Publisher
@@ -50,7 +51,14 @@ from .registry.adoption import adopt, unannounced
 from .registry.fleet import Fleet, Stored
 from .registry.lives import happen, reconcile
 from .registry.measuring import Measuring
-from .registry.reported import check_reach, check_summarised, overtaken, renumber, reported
+from .registry.reported import (
+    beyond_reach,
+    check_reach,
+    check_summarised,
+    overtaken,
+    renumber,
+    reported,
+)
 from .retiring import Retiring
 
 EXPECTED = frozenset({"late", "stale"})
@@ -120,6 +128,21 @@ class Gateway:
             return str(error)
         return ""
 
+    def forget(self, key: NodeKey, now_ms: int) -> list[Action]:
+        """An operator wants nothing of this node to be known; the broker forgets its order, too.
+
+        Raises an `EventError` where nothing is.
+        """
+        if key not in self.fleet.nodes:
+            raise EventError("unknown-node", f"no node {'/'.join(key)} is known")
+        change = self.fleet.layouts[key].change
+        self.fleet.forget(key)
+        self.orders.forget(key)
+        self.publisher.forget(key)
+        close_empty(self.fleet, change, now_ms)
+        self.counts["forgotten"] += 1
+        return [Publish(str(Topic(*key, Channel.DESIRED)), b"", retain=True)]
+
     def _counted(self, decide: Callable[[], list[Action]]) -> list[Action]:
         try:
             return decide()
@@ -149,7 +172,8 @@ class Gateway:
             return []
         versions = message.version, message.layout_version
         if overtaken(self.fleet, key, *versions, message.sensors):
-            self._order_anew(key, message.layout_version, now_ms)
+            self._order_anew(key, *versions, now_ms)
+        self._order_within_reach(key, message.version, now_ms)
         sentence = unannounced(self.fleet, key, message)
         if sentence:
             self.counts["unannounced"] += 1
@@ -164,19 +188,47 @@ class Gateway:
         if status.time_ms is None:  # its last will, with the versions of when it started
             self.fleet.put(replace(node, online=False))
             return []
-        check_reach(self.fleet, key, status.version, status.layout_version)
+        check_reach(self.fleet, key, status.version, status.layout_version, now_ms)
         if reported(self.fleet, key, status, payload, now_ms):
             self.publisher.heard(key, now_ms)
         reconcile(self.fleet, key, status.silent, now_ms)
         if overtaken(self.fleet, key, status.version, status.layout_version):
-            self._order_anew(key, status.layout_version, now_ms)
+            self._order_anew(key, status.version, status.layout_version, now_ms)
+        self._order_within_reach(key, status.version, now_ms)
         return []
 
-    def _order_anew(self, key: NodeKey, layout_version: int, now_ms: int) -> None:
-        """A node that has obeyed more than we remember: our memory is an older one."""
-        self.counts["overtaken"] += 1
+    def _order_anew(self, key: NodeKey, version: int, layout_version: int, now_ms: int) -> None:
+        """A node that has obeyed more than we remember: our memory is an older one, or it lies."""
+        self._doubt(
+            key,
+            "overtaken",
+            f"{'/'.join(key)} says that it obeys order {version} and layout {layout_version}, and "
+            f"was given {self.fleet.issued(key)} and {self.fleet.layouts[key].version}: it is "
+            "ordered anew, above both; unless the database was restored from a backup, somebody "
+            "speaks in its name",
+            now_ms,
+        )
         renumber(self.fleet, key, layout_version, now_ms)
         self.orders.want(key)
+
+    def _order_within_reach(self, key: NodeKey, version: int, now_ms: int) -> None:
+        """A node that would refuse its order as too far ahead: somebody else has spoken for it."""
+        if not beyond_reach(self.fleet, key, version):
+            return
+        self._doubt(
+            key,
+            "beyond-reach",
+            f"{'/'.join(key)} obeys order {version}, and its order in force has "
+            f"{self.fleet.orders[key].version}, too far ahead for it: somebody has spoken in its "
+            "name; it is ordered anew, within its reach",
+            now_ms,
+        )
+        self.orders.want(key)
+
+    def _doubt(self, key: NodeKey, kind: str, sentence: str, now_ms: int) -> None:
+        self.counts[kind] += 1
+        self.complaints.append(sentence)
+        self.fleet.doubt(key, kind, sentence, now_ms)
 
     def _summary(self, key: NodeKey, message: Summary, payload: bytes, now_ms: int) -> list[Action]:
         check_summarised(self.fleet, key, message.layout_version, message.readings, now_ms)

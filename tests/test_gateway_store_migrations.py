@@ -14,7 +14,7 @@ from sqlalchemy import inspect, text
 from gateway.store import CommandRecord, DatabaseError, Store, StoreVersionError
 from gateway.store.database import Database
 from gateway.store.migrations import MIGRATIONS
-from gateway.store.tables import COMMANDS, METADATA, TABLES
+from gateway.store.tables import COMMANDS, LATER, METADATA, TABLES
 
 GOLDEN = Path(__file__).parent / "golden" / "gateway_schema.txt"
 OPENERS = 4
@@ -76,11 +76,22 @@ def test_an_older_database_is_brought_along_once_with_its_rows(database_url):
     assert value(database_url, "SELECT version FROM schema_version") == len(MIGRATIONS) + 1
 
 
+def test_a_database_of_the_first_version_gets_what_came_later_and_keeps_its_rows(database_url):
+    """Every fleet out there has one: it is opened by the next program while it holds years."""
+    with Store.open(database_url, MIGRATIONS[:1]) as store:
+        store.save(some.one_of_each())
+    with Store.open(database_url) as store:
+        fleet = store.fleet()
+        assert (len(fleet.nodes), len(fleet.orders), fleet.doubts) == (1, 1, ())
+        assert fleet.orders == (some.order(),)
+
+
 def test_a_database_of_a_newer_program_is_refused_and_stays_as_it_is(database_url):
     with Store.open(database_url, (*MIGRATIONS, add_altitude)) as store:
         store.save(some.one_of_each()[5:])
         before = schema(database_url), store.fleet()
-    sentence = "has schema version 2, this program knows versions up to 1: install the newer"
+    newest = len(MIGRATIONS)
+    sentence = f"has schema version {newest + 1}, this program knows versions up to {newest}: inst"
     with pytest.raises(StoreVersionError, match=sentence):
         Store.open(database_url)
     with Store.open(database_url, (*MIGRATIONS, add_altitude)) as store:
@@ -152,4 +163,5 @@ def test_many_processes_that_open_an_empty_database_at_one_instant_make_it_once(
     assert {line.split(".")[0] for line in schema(database_url)} == {
         "schema_version",
         *METADATA.tables,
+        *LATER.tables,
     }

@@ -25,6 +25,7 @@ from gateway.cohorts import wanted
 from gateway.registry import NodeKey, SensorState
 from gateway.registry.fleet import Fleet
 from gateway.registry.lives import happen
+from gateway.store import FORGET
 
 from .desk import Desk, OperatorError, find_node, open_desk
 from .screen import Screen
@@ -102,6 +103,9 @@ def _served_node(fleet: Fleet, text: str) -> NodeKey:
 def rehearse_open(desk: Desk, fleet: Fleet) -> None:
     """What other operators have asked for and the gateway has not obeyed yet comes first."""
     for command in desk.store.commands():
+        if command.payload == FORGET:
+            fleet.forget((command.site, command.node))
+            continue
         try:
             event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
             happen(fleet, (command.site, command.node), event, command.at_ms)

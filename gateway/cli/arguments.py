@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from . import announce, changes, export, nodes, serving
+from . import announce, changes, export, forget, nodes, serving
 from .screen import PROGRAM
 
 CONFIG = Path("/etc/opid-gateway/gateway.toml")
@@ -27,7 +27,7 @@ def parser() -> ArgumentParser:
     _sensor_list(sensor)
     _sensor_retire(sensor)
     _sensor_deploy(sensor)
-    _nodes(_noun(verbs, "node", "list and show nodes"))
+    _nodes(_noun(verbs, "node", "list, show and forget nodes"))
     _changes(_noun(verbs, "change", "list and show changes: candidates, scores, who has reported"))
     _export(verbs)
     return whole
@@ -140,6 +140,11 @@ def _nodes(verbs: Verbs) -> None:
     _listing(verbs, "list", nodes.list_nodes, "every node, and what it last reported")
     show = _listing(verbs, "show", nodes.show_node, "all that is known of one node")
     show.add_argument("node", metavar="SITE/NODE")
+    gone = _verb(verbs, "forget", forget.forget, "delete all that is known of one node")
+    gone.add_argument("config", type=Path, metavar="CONFIG")
+    gone.add_argument("node", metavar="SITE/NODE", help="NODE will do if no other site has it")
+    gone.add_argument("--yes", action="store_true", help="without it, only say what would go")
+    _patience(gone)
 
 
 def _changes(verbs: Verbs) -> None:

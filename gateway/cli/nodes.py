@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from edge_opid.wire import Status, WireError, decode
-from gateway.registry import NodeKey, NodeRecord, SensorRecord
+from gateway.registry import DoubtRecord, NodeKey, NodeRecord, SensorRecord
 from gateway.registry.fleet import Fleet
 
 from .desk import OperatorError, all_keys, find_node, open_desk
@@ -128,7 +128,14 @@ def node_facts(fleet: Fleet, key: NodeKey) -> Facts:
         "change": layout.change or None if layout else None,
         "accuracy": dict(status.accuracy),
         "degraded": list(status.degraded),
+        "doubts": [each.sentence for each in doubts_about(fleet, key)],
     }
+
+
+def doubts_about(fleet: Fleet, key: NodeKey) -> list[DoubtRecord]:
+    """What was said in the node's name and not believed, the newest first."""
+    found = [each for each in fleet.doubts.values() if (each.site, each.node) == key]
+    return sorted((each for each in found if each.sentence), key=lambda each: -each.at_ms)
 
 
 def _status(node: NodeRecord | None) -> Status:
@@ -151,7 +158,7 @@ def node_row(facts: Facts) -> list[str]:
         _reported(facts["layout"], facts["reported_layout"]),
         _reported(facts["order"], facts["reported_order"]),
         str(facts["model"] or NOTHING),
-        names(facts["degraded"]),
+        names([*facts["degraded"], *(["doubted"] if facts["doubts"] else [])]),
         moment(facts["heard_ms"]),
     ]
 
@@ -162,7 +169,8 @@ def _told(facts: Facts) -> list[tuple[str, str]]:
     counts = (f"{name} {count}" for name, count in facts["counts"].items())
     change = str(facts["change"] or NOTHING)
     own = {"change": change, "accuracy": names(accuracy), "counts": names(counts)}
-    return list({**found, **own}.items())
+    doubts = [("doubted", each) for each in facts["doubts"]]
+    return [*{**found, **own}.items(), *doubts]
 
 
 def _reported(wanted: int, reported: int) -> str:

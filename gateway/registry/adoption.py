@@ -22,7 +22,7 @@ def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_m
     Its layout is numbered one above its own, so that the first order makes it the gateway's.
     """
     check_introduction(key, group, message)
-    check_reach(fleet, key, message.version, message.layout_version)
+    check_reach(fleet, key, message.version, message.layout_version, now_ms)
     if key in fleet.nodes:
         _heard_again(fleet, key, message, now_ms)
         return False

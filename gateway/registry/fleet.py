@@ -6,13 +6,18 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from edge_opid.log import worth_a_line
 from edge_opid.wire import SensorDescription
 
 from ..policy import Group, check_groups
 from .lifecycle import IN_LAYOUT
 from .records import (
     ChangeRecord,
+    DoubtRecord,
     ExampleRecord,
+    FitRecord,
+    ForgottenRecord,
+    IssuedRecord,
     LayoutRecord,
     NodeKey,
     NodeRecord,
@@ -42,6 +47,8 @@ class Stored:
     examples: Mapping[int, Collection[ExampleNumber]] = field(default_factory=dict)
     """Which instances the batches of those changes have."""
     next_change: int = 1
+    doubts: Sequence[DoubtRecord] = ()
+    issued: Sequence[IssuedRecord] = ()
 
 
 class Fleet:
@@ -66,6 +73,9 @@ class Fleet:
         self.changes: dict[int, ChangeRecord] = {}
         self.examples: defaultdict[int, set[ExampleNumber]] = defaultdict(set)
         """The batch of each change; the values are in the store."""
+        self.doubts: dict[tuple[str, str, str], DoubtRecord] = {}
+        """What was said and is not believed, by site, node and kind."""
+        self._issued: dict[NodeKey, IssuedRecord] = {}
         self.next_change = 1
         self.touched: set[NodeKey] = set()
         """Nodes with a sensor that changed since somebody looked at their layout."""
@@ -80,7 +90,7 @@ class Fleet:
     def _recall(self, stored: Stored) -> None:
         kept: tuple[Sequence[Record], ...]
         kept = stored.nodes, stored.sensors, stored.layouts, stored.orders, stored.changes
-        for records in kept:
+        for records in (*kept, stored.doubts, stored.issued):
             for record in records:
                 self.put(record)
         for change, numbers in stored.examples.items():
@@ -104,6 +114,7 @@ class Fleet:
             case LayoutRecord():
                 self._enrol(record)
             case OrderRecord():
+                self._keep_highest(record)
                 self.orders[record.key] = record
             case ChangeRecord():
                 self.changes[record.id] = record
@@ -111,6 +122,10 @@ class Fleet:
             case ExampleRecord():
                 number = record.site, record.node, record.source, record.boot, record.seq
                 self.examples[record.change].add(number)
+            case IssuedRecord():
+                self._issued[record.key] = record
+            case DoubtRecord():
+                self.doubts[record.key] = record
             case _:
                 pass  # summaries and fits are only kept in the store
         key = tuple(getattr(record, name) for name in record.KEY)
@@ -137,6 +152,45 @@ class Fleet:
         for change in list(self.changes.values()):
             if change.opened_ms > now_ms:
                 self.put(replace(change, opened_ms=now_ms))
+
+    def _keep_highest(self, order: OrderRecord) -> None:
+        """An order below the former one must not make us forget how far we have counted."""
+        highest = self.issued(order.key)
+        if order.version < highest:
+            self.put(IssuedRecord(*order.key, highest))
+
+    def issued(self, key: NodeKey) -> int:
+        """The highest version that this node was ever given; 0 before any."""
+        order, highest = self.orders.get(key), self._issued.get(key)
+        return max(order.version if order else 0, highest.version if highest else 0)
+
+    def doubt(self, key: NodeKey, kind: str, sentence: str, now_ms: int) -> None:
+        """Remember what was not believed; a flood of the same is written now and then only."""
+        before = self.doubts.get((*key, kind))
+        count = before.count + 1 if before else 1
+        record = DoubtRecord(*key, kind, sentence, count, now_ms)
+        if before is None or not before.sentence or worth_a_line(count):
+            self.put(record)
+        else:
+            self.doubts[record.key] = record
+
+    def forget(self, key: NodeKey) -> None:
+        """Nothing of this node was ever heard: all that is known of it goes, here and saved."""
+        for records in (self.nodes, self.sensors, self.orders, self._issued):
+            records.pop(key, None)
+        layout = self.layouts.pop(key, None)
+        if layout is not None:
+            self._members[layout.change].pop(key, None)
+        self.touched.discard(key)
+        for batch in self.examples.values():
+            batch -= {number for number in batch if number[:2] == key}
+        self.doubts = {name: each for name, each in self.doubts.items() if name[:2] != key}
+        self._described = {name: s for name, s in self._described.items() if name[:2] != key}
+        of_node = [name for name, record in self._unsaved.items() if _node_of(record) == key]
+        for name in of_node:
+            del self._unsaved[name]
+        # first in the transaction: the node may introduce itself again before that
+        self._unsaved = {(ForgottenRecord, key): ForgottenRecord(*key), **self._unsaved}
 
     def take_unsaved(self) -> list[Record]:
         """Everything put since the last time, each key once, for one transaction."""
@@ -173,3 +227,10 @@ class Fleet:
         self.changes.pop(change, None)
         self.examples.pop(change, None)
         self._members.pop(change, None)
+
+
+def _node_of(record: Record) -> NodeKey | None:
+    """Whom a record is about; None for changes and fits, which are of many."""
+    if isinstance(record, ChangeRecord | FitRecord):
+        return None
+    return record.site, record.node

@@ -13,6 +13,9 @@ little-endian float32 bytes, names are tuples of text, so that a store needs no 
 | `ChangeRecord` | id | a cohort: nodes that go through the same change, one batch, one fit |
 | `ExampleRecord` | change, site, node, source, boot, seq | a labelled instance of the batch |
 | `FitRecord` | change, size | a fit: its candidates, what was chosen, and the weights |
+| `DoubtRecord` | site, node, kind | what the gateway was told, or found, and does not believe |
+| `IssuedRecord` | site, node | the highest version given out, where orders had to go below it |
+| `ForgottenRecord` | site, node | not kept: saving it deletes everything of the node |
 """
 
 from __future__ import annotations
@@ -231,6 +234,50 @@ class FitRecord:
         return "kernel" in self.parts
 
 
+@dataclass(frozen=True, slots=True)
+class DoubtRecord:
+    """What was said and is not believed, for whoever looks: the last time, and how often."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node", "kind")
+    site: str
+    """Empty where the doubt is about the gateway's own clock."""
+    node: str
+    kind: str
+    sentence: str
+    """Empty once there is no doubt any more."""
+    count: int
+    at_ms: int
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Site, node and kind."""
+        return self.site, self.node, self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedRecord:
+    """The highest version ever given to a node whose order in force has a lower one."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node")
+    site: str
+    node: str
+    version: int
+
+    @property
+    def key(self) -> NodeKey:
+        """Site and node."""
+        return self.site, self.node
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenRecord:
+    """A node that an operator had forgotten: what was saved of it before goes."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("site", "node")
+    site: str
+    node: str
+
+
 Record = (
     NodeRecord
     | SensorRecord
@@ -240,4 +287,7 @@ Record = (
     | ChangeRecord
     | ExampleRecord
     | FitRecord
+    | DoubtRecord
+    | IssuedRecord
+    | ForgottenRecord
 )

@@ -1,7 +1,13 @@
 """What nodes say they obey: how far it is believed, and when it shows that we remember too little.
 
 A version is saved before it is published, so no node can have obeyed more than we remember, unless
-our memory is an older one (a database restored from a backup), or the node is wrong.
+our memory is an older one (a database restored from a backup), or the node is wrong, or somebody
+else speaks in its name: a status is not signed. So
+
+1. up to `CATCH_UP` versions more than we ever issued are believed, for a backup explains them, and
+   said; a higher one is refused, said, and changes nothing;
+2. what was believed wrongly is undone by the node's own next word: an order that is too far ahead
+   of the version it reports is given again, within its reach (`beyond_reach`, `next_version`).
 """
 
 from __future__ import annotations
@@ -15,6 +21,8 @@ from .fleet import Fleet
 from .lifecycle import EventError
 from .records import NodeKey
 
+CATCH_UP = 1_024
+"""Orders that a restored backup may lack: three a day for a year."""
 SEEN_MS = 60_000
 """How often a status that says nothing new is worth a write."""
 
@@ -35,22 +43,35 @@ def reported(fleet: Fleet, key: NodeKey, status: Status, payload: bytes, now_ms:
     return True
 
 
-def check_reach(fleet: Fleet, key: NodeKey, version: int, layout_version: int) -> None:
-    """Refuse versions so far ahead that no order could follow them, as a node does with ours."""
-    known, order = fleet.nodes.get(key), fleet.orders.get(key)
-    if known is None:
+def check_reach(fleet: Fleet, key: NodeKey, version: int, layout_version: int, at_ms: int) -> None:
+    """Refuse versions that we never issued, beyond those that a restored backup would lack."""
+    if key not in fleet.nodes:
         orders = layouts = LIMITS.integer_max // 2  # whoever ordered it, half are left to us
     else:
-        told = max(known.reported_version, order.version if order else 0)
-        orders = told + LIMITS.version_step_max
-        layouts = fleet.layouts[key].version + LIMITS.version_step_max
+        orders = fleet.issued(key) + CATCH_UP
+        layouts = fleet.layouts[key].version + CATCH_UP
     for what, said, most in (("order", version, orders), ("layout", layout_version, layouts)):
         if said > most:
-            raise EventError(
-                "far-version",
+            sentence = (
                 f"{'/'.join(key)} says that it obeys {what} {said}, and {most} is the highest that "
-                "is believed of it: is it the node it says?",
+                "is believed of it: is it the node it says? If so, have it forgotten (node forget)"
             )
+            if key in fleet.nodes:  # the doubts of strangers would fill the book
+                fleet.doubt(key, "version", sentence, at_ms)
+            raise EventError("far-version", sentence)
+
+
+def next_version(fleet: Fleet, key: NodeKey) -> int:
+    """Above the last order and what the node obeys; never further ahead than it would follow."""
+    order, reported = fleet.orders.get(key), fleet.nodes[key].reported_version
+    above = max(reported, order.version if order else 0) + 1
+    return min(above, reported + LIMITS.version_step_max)
+
+
+def beyond_reach(fleet: Fleet, key: NodeKey, version: int) -> bool:
+    """Whether a node that obeys this version would refuse the order in force as too far ahead."""
+    order = fleet.orders.get(key)
+    return order is not None and order.version > version + LIMITS.version_step_max
 
 
 def overtaken(

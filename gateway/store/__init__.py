@@ -2,7 +2,7 @@
 
 from gateway.registry.fleet import Stored
 
-from .commands import CommandRecord
+from .commands import FORGET, CommandRecord
 from .errors import (
     DatabaseError,
     MasterError,
@@ -14,6 +14,7 @@ from .errors import (
 from .store import SUMMARIES_KEPT, Store
 
 __all__ = [
+    "FORGET",
     "SUMMARIES_KEPT",
     "CommandRecord",
     "DatabaseError",

@@ -16,6 +16,8 @@ from .errors import RecordError
 from .rows import record_of, row_of
 from .tables import COMMANDS
 
+FORGET = b"forget"
+"""The payload of the command to forget a node: no event, and no event looks like it."""
 SETTLED_KEPT = 1_000
 """How many settled commands are remembered, for whoever still wants to know the outcome."""
 OPEN_READ = 1_000
@@ -24,7 +26,10 @@ OPEN_READ = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CommandRecord:
-    """An operator's wish: an event message for a node, as bytes. Open while it has no outcome."""
+    """An operator's wish: an event message for a node, as bytes, or `FORGET`.
+
+    It is open while it has no outcome.
+    """
 
     KEY: ClassVar[tuple[str, ...]] = ("id",)
     id: int

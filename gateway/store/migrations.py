@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from .database import Database
 from .errors import StoreVersionError
-from .tables import MASTER, METADATA
+from .tables import DOUBTS, ISSUED, MASTER, METADATA
 
 Migration = Callable[[Connection], None]
 
@@ -48,7 +48,13 @@ def first_schema(connection: Connection) -> None:
     connection.execute(insert(MASTER).values(id=1, epoch=0, host="", pid=0))
 
 
-MIGRATIONS: tuple[Migration, ...] = (first_schema,)
+def doubts(connection: Connection) -> None:
+    """Version 2: what is not believed, and how far was counted where orders went below it."""
+    DOUBTS.create(connection)
+    ISSUED.create(connection)
+
+
+MIGRATIONS: tuple[Migration, ...] = (first_schema, doubts)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Select, func, or_, select, tuple_
 from gateway.registry import (
     ChangeRecord,
     ChangeState,
+    DoubtRecord,
+    IssuedRecord,
     LayoutRecord,
     NodeRecord,
     OrderRecord,
@@ -40,6 +42,8 @@ def fleet(connection: Connection) -> Stored:
         changes=_found(connection, ChangeRecord, select(CHANGES).where(current)),
         examples=_batches(connection),
         next_change=(highest or 0) + 1,
+        doubts=_found(connection, DoubtRecord),
+        issued=_found(connection, IssuedRecord),
     )
 
 

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, func, select
 
 from gateway.registry import (
     ChangeRecord,
     ChangeState,
     ExampleRecord,
     FitRecord,
+    ForgottenRecord,
     LayoutRecord,
     NodeKey,
     Record,
@@ -100,6 +101,24 @@ class Store:
         """Whether nobody can have taken over. If not: `claim` again, and read everything anew."""
         return self._epoch is not None and self._lock.held()
 
+    def reclaim(self) -> bool:
+        """Take a lost lock again: the server was restarted, or somebody deleted the file.
+
+        True if it had to be taken. A `MasterError` where another has it, or has had it since: what
+        we remember may be out of date, and only a new start reads it anew.
+        """
+        if self._epoch is None or self._lock.held():
+            return False
+        if not self._lock.take():
+            raise refused(self._database.name, self._lock.holder())
+        try:
+            with self._database.writing("claiming the database again") as connection:
+                check_epoch(connection, self._database.name, self._epoch)
+        except BaseException:
+            self._lock.release()
+            raise
+        return True
+
     def has_master(self) -> bool:
         """Whether a gateway serves this database now; asking takes nothing from it."""
         return self._lock.taken()
@@ -108,13 +127,17 @@ class Store:
         """Store these records, all or none. Of two with the same key the later one counts.
 
         `outcomes` settles commands by id in the same transaction, see `settle`: what an operator
-        was told is done is stored.
+        was told is done is stored. A `ForgottenRecord` first deletes what is there of its node.
         """
-        groups = _grouped(records)
-        if not groups and not outcomes:
+        every = list(records)
+        forgotten = [record for record in every if isinstance(record, ForgottenRecord)]
+        groups = _grouped(record for record in every if not isinstance(record, ForgottenRecord))
+        if not every and not outcomes:
             return
         count = sum(map(len, groups.values()))
         with self._mastering(f"saving {count} records") as connection:
+            for node in forgotten:
+                _forget(connection, node)
             for kind, rows in groups.items():
                 connection.execute(self._database.upsert(TABLES[kind]), rows)
             if SummaryRecord in groups:
@@ -174,6 +197,17 @@ class Store:
         with self._mastering("forgetting the examples of closed changes") as connection:
             connection.execute(delete(EXAMPLES).where(EXAMPLES.c.change.in_(closed)))
 
+    def census(self, key: NodeKey) -> dict[str, int]:
+        """How many rows there are of a node, by table: what goes when it is forgotten."""
+        with self._database.reading(f"counting what is known of {'/'.join(key)}") as connection:
+            return {
+                table.name: connection.execute(
+                    select(func.count()).select_from(table).where(*_of_node(table, key))
+                ).scalar_one()
+                for table in TABLES.values()
+                if "node" in table.c
+            }
+
     def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
         """Leave a command for the running gateway; returns the id to ask `command` for."""
         with self._database.writing("submitting a command") as connection:
@@ -211,6 +245,17 @@ def _grouped(records: Iterable[Record]) -> dict[type[Any], list[dict[str, Any]]]
             raise RecordError(f"a {type(record).__name__} cannot be saved: give one of {known}")
         newest[type(record)][key_of(record)] = record
     return {kind: [row_of(each) for each in some.values()] for kind, some in newest.items() if some}
+
+
+def _forget(connection: Connection, record: ForgottenRecord) -> None:
+    """Every row that has the node in its key. Changes and fits are the group's, and stay."""
+    for table in TABLES.values():
+        if "node" in table.c:
+            connection.execute(delete(table).where(*_of_node(table, (record.site, record.node))))
+
+
+def _of_node(table: Table, key: NodeKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return table.c.site == key[0], table.c.node == key[1]
 
 
 def _drop_old_summaries(connection: Connection, rows: list[dict[str, Any]]) -> None:

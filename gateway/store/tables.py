@@ -26,8 +26,10 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from gateway.registry import (
     ChangeRecord,
+    DoubtRecord,
     ExampleRecord,
     FitRecord,
+    IssuedRecord,
     LayoutRecord,
     NodeRecord,
     OrderRecord,
@@ -205,6 +207,20 @@ MASTER = Table(
     _must("pid", Number),
 )
 
+LATER = MetaData()
+"""Tables that came after the first version of the schema, each made by a migration of its own."""
+DOUBTS = Table(
+    "doubts",
+    LATER,
+    _key("site"),
+    _key("node"),
+    _key("kind"),
+    _must("sentence"),
+    _must("count", Number),
+    _must("at_ms", Number),
+)
+ISSUED = Table("issued", LATER, _key("site"), _key("node"), _must("version", Number))
+
 TABLES: dict[type[Any], Table] = {
     NodeRecord: NODES,
     SensorRecord: SENSORS,
@@ -214,4 +230,6 @@ TABLES: dict[type[Any], Table] = {
     ChangeRecord: CHANGES,  # before the two that point to it
     ExampleRecord: EXAMPLES,
     FitRecord: FITS,
+    DoubtRecord: DOUBTS,
+    IssuedRecord: ISSUED,
 }

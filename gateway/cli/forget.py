@@ -1,0 +1,69 @@
+"""`node forget`: say what goes, and only with `--yes` leave the command for the gateway."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+
+from gateway.registry import NodeKey
+from gateway.registry.fleet import Fleet
+from gateway.store import FORGET
+from gateway.words import listed
+
+from .announce import now_ms, rehearse_open
+from .desk import Desk, OperatorError, find_node, open_desk
+from .screen import Screen
+from .waiting import DONE, Patience, outcome_of
+
+WORDS = {
+    "sensors": "sensors",
+    "layouts": "layouts",
+    "orders": "orders",
+    "summaries": "summaries",
+    "examples": "labelled instances",
+}
+
+
+def forget(given: Namespace, screen: Screen) -> int:
+    """Everything of one node goes; the others, and the changes it was in, stay."""
+    with open_desk(given.config) as desk:
+        fleet = desk.fleet()
+        rehearse_open(desk, fleet)
+        key = find_node(fleet, given.node)
+        if key not in fleet.nodes:
+            raise OperatorError(f"nothing is known of node {'/'.join(key)}: nothing can go")
+        screen.lines(what_goes(desk, fleet, key))
+        if not given.yes:
+            raise OperatorError("nothing was changed: say --yes to have it forgotten")
+        served = desk.store.has_master()  # first: what fails must not leave a command behind
+        number = desk.store.submit(*key, FORGET, now_ms())
+        if not served:
+            screen.remark(
+                f"no gateway serves {desk.config.database_shown}: command {number} waits for it"
+            )
+            return 0
+        return _settled(desk, screen, number, Patience(given.wait_s))
+
+
+def what_goes(desk: Desk, fleet: Fleet, key: NodeKey) -> Iterator[str]:
+    """Line by line."""
+    where, counted = "/".join(key), desk.store.census(key)
+    what = ", ".join(f"{counted[table]} {words}" for table, words in WORDS.items())
+    yield f"{where}: {what} go"
+    yield f"{where}: its sensors are {listed(sorted(fleet.sensors[key]))}"
+    yield f"{where}: changes it was in, and their fits, stay: they are its group's"
+    group = fleet.group_of(key)
+    if group is not None:
+        yield f"{where}: group {group.id} still expects it: it may introduce itself again"
+
+
+def _settled(desk: Desk, screen: Screen, number: int, patience: Patience) -> int:
+    outcome = outcome_of(desk.store, number, patience)
+    if not outcome:
+        screen.remark(f"command {number} is still open after {patience.seconds:g} s")
+        return 3
+    if outcome != DONE:
+        screen.remark(outcome)
+        return 2
+    screen.lines(["done"])
+    return 0
