@@ -18,10 +18,10 @@ from random import Random
 from typing import Any, TextIO
 
 from edge_opid.source.config import SourceConfig
-from edge_opid.source.connect import decode_ack, encode_reading, settings_for
-from edge_opid.source.number import BOOT_MAX, NOTHING, Number
+from edge_opid.source.connect import decode_ack, decode_reading, encode_reading, settings_for
+from edge_opid.source.number import CHANCE, NOTHING, Number, boot_above
 from edge_opid.source.source import Source
-from edge_opid.source.spool import Spool
+from edge_opid.source.spool import Renumber, Spool
 from firmware_sim.checks_promise import Said, SentBy
 from firmware_sim.clock import dice
 from firmware_sim.device import Device
@@ -99,6 +99,23 @@ class MemorySpool(Spool):
         medium.synced, medium.synced_mark, self.unsynced = len(medium.records), medium.mark, 0
         medium.tidy()
 
+    def settle(self) -> None:
+        """As `Spool`."""
+        self._medium.synced_mark = self._medium.mark
+
+    def renumber(self, boot: int, renumbered: Renumber) -> int:
+        """As `Spool`: all at once, and durable."""
+        medium, waiting = self._medium, [r for r in self._medium.records if r[0] > self.mark]
+        copies = []
+        for seq, (number, payload) in enumerate(waiting, 1):
+            new = Number(boot, seq)
+            copies.append((new, renumbered(number, new, payload)))
+        medium.records, medium.gone = copies, medium.gone + len(medium.records)
+        self.mark = medium.mark = Number(boot, 0)
+        self.last, self._place = Number(boot, len(copies)), medium.gone
+        self.sync()
+        return len(copies)
+
     def read_next(self) -> tuple[Number, bytes] | None:
         """As `Spool`."""
         self._medium.check()
@@ -123,12 +140,20 @@ class SimSource(Source):
     """The real source on a made-up card."""
 
     medium: Medium
+    chance: Random
 
     def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[TextIO, Spool, int]:  # noqa: ARG002
         spool = MemorySpool(self.medium)
-        boot = max(self.medium.boot + 1, spool.last.boot + 1, min(epoch_s, BOOT_MAX - 2**20))
-        self.medium.boot = boot  # durable before anything is sent under it
-        return io.StringIO(), spool, boot
+        return io.StringIO(), spool, self._counted(spool.last.boot, epoch_s)
+
+    def _boot_above(self, known: int) -> int:
+        return self._counted(known, int(self._wall()))
+
+    def _counted(self, known: int, epoch_s: int) -> int:
+        """Durable before anything is sent under it."""
+        last = max(self.medium.boot, known)
+        self.medium.boot = boot_above(last, epoch_s, self.chance.randrange(CHANCE))
+        return self.medium.boot
 
 
 class SourceDevice(Device):
@@ -168,12 +193,14 @@ class SourceDevice(Device):
     def open(self) -> None:
         """The script starts, and takes up its spool."""
         link = SimLink(self.network, self.client, life=self.life, on_arrival=self.wake)
-        kind = type("ThisSource", (SimSource,), {"medium": self._medium})
+        chance = dice(self.seed, self.client, "boot", self.life)
+        kind = type("ThisSource", (SimSource,), {"medium": self._medium, "chance": chance})
         self.link = link
         self.source: Source = kind(
             self._config,
             link,
             self._encoded,
+            decode_reading,
             self._heard,
             self.wall.wall,
             self.wall.monotonic,
@@ -213,11 +240,13 @@ class SourceDevice(Device):
             self.sent.numbered(Number(boot, seq), (dict(values), label))
         return payload
 
-    def _heard(self, payload: bytes) -> tuple[int, int]:
-        upto = Number(*decode_ack(payload))
-        if upto.seq and upto <= self.sent.highest:
-            self.sent.heard(upto)  # number 0 acknowledges nothing: it asks for the first
-        return upto
+    def _heard(self, payload: bytes) -> tuple[int, int, int]:
+        boot, seq, newest = decode_ack(payload)
+        if seq and Number(boot, seq) <= self.sent.highest:
+            self.sent.heard(
+                Number(boot, seq)
+            )  # number 0 acknowledges nothing: it asks for the first
+        return boot, seq, newest
 
     # --- what can happen to it --------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ EXAMPLES: dict[str, Message] = {
     "label_by_number": Label("frisch", instance=INSTANCE),
     "label_by_time": Label("schwül", time_ms=NOON_MS),
     "ack": Ack(3, 12),
+    "ack_behind": Ack(3, 12, newest=9),
     "prediction": Prediction(
         INSTANCE, NOON_MS, "frisch", {"frisch": 0.75, "schwül": 0.25}, 7, 2, predictor="bridge"
     ),

@@ -85,7 +85,7 @@ class EdgeNode:
     def _adopt(self, state: NodeState) -> None:
         self.state = state
         self._committed = dict(state.expected)  # what may be acknowledged
-        self._intake = Intake(state.expected, self._committed)
+        self._intake = Intake(state.register, self._committed)
 
     def restore(self, snapshot: bytes | None, records: Iterable[bytes]) -> None:
         """Become what the store remembers: the snapshot, and every record after it."""
@@ -156,8 +156,8 @@ class EdgeNode:
                 for taken in readings:
                     actions += self._accept(source, taken, now_ms)
                 return self._owing(actions, source, token)
-            case Duplicate(boot, seq):
-                return [Release(token), self._voice.acknowledgement(source, boot, seq)]
+            case Duplicate(boot, seq, newest):
+                return [Release(token), self._voice.acknowledgement(source, boot, seq, newest)]
             case Held():
                 return [Release(token)]  # its sender keeps it until we acknowledge it by number
             case Refusal():

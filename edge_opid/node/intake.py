@@ -2,14 +2,18 @@
 
 The rules, for each source, in the order of the code:
 
-1. A number below the next one, or of an older boot, is a copy: count it, acknowledge again.
-2. The next number is taken, with those held that follow it. A higher boot starts at 1: the sender
+1. A boot too far ahead is refused: whoever forged it would leave its source none to go on with.
+2. A boot below the newest is over, whatever its number: its sender is a card with a slower clock,
+   or one that was away. Say how far that boot was applied and which boot is the newest, once both
+   are durable: the sender then gives the rest higher numbers (see `edge_opid.source.source`).
+3. A number below the next one is a copy: count it, acknowledge again.
+4. The next number is taken, with those held that follow it. A higher boot starts at 1: the sender
    begins it only when the boot before is acknowledged to the end.
-3. A higher number is held. That is not durable, so nothing is acknowledged to the sender, which
+5. A higher number is held. That is not durable, so nothing is acknowledged to the sender, which
    brings it again; the broker's delivery may be released at once.
-4. When a number has been missing for a while, ask for it by repeating the last acknowledgement, and
+6. When a number has been missing for a while, ask for it by repeating the last acknowledgement, and
    ask again, ever more seldom.
-5. A number may be gone for good: the node's state was set back, or it never knew the source, or
+7. A number may be gone for good: the node's state was set back, or it never knew the source, or
    the sender has no spool. When the sender was asked often enough, for long enough, and has sent
    other numbers after each request, the lowest number held becomes the next, and what is skipped
    is counted. A sender that is merely silent is never given up: its spool may have the number.
@@ -25,7 +29,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..errors import Refusal
+from ..wire import LIMITS as WIRE
 from ..wire import Reading
+from .register import Register
 
 Numbers = Mapping[str, tuple[int, int]]
 
@@ -56,10 +62,14 @@ class Take(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A copy of what was applied: acknowledge (`boot`, `seq`) again. That much is durable."""
+    """Not to be applied: acknowledge (`boot`, `seq`) again. That much of its boot is durable.
+
+    With a `newest` its boot is over: what follows `seq` has to come under a boot above that one.
+    """
 
     boot: int
     seq: int
+    newest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +96,19 @@ class _Gap:
 class Intake:
     """The order of every sender's readings. Bounded, whatever is sent.
 
-    `expected` (source → boot, next seq) belongs to the state, which moves it whenever an accepted
-    reading is applied; `committed`, of the same form, is that as of the last commit. Only what is
-    committed is ever acknowledged; without it, everything applied counts as committed.
+    The register belongs to the state, which moves it whenever an accepted reading is applied;
+    `committed` (source → boot, next seq) is that as of the last commit. Only what is committed is
+    ever acknowledged; without it, everything applied counts as committed.
 
-    >>> expected = {"attic": (1, 5)}
-    >>> intake = Intake(expected)
-    >>> def reading(seq):
-    ...     return Reading(boot=1, seq=seq, time_ms=0, values={"t": 21.5})
+    >>> register = Register()
+    >>> register.accepted("attic", boot=1, seq=4)
+    >>> intake = Intake(register)
+    >>> def reading(seq, boot=1):
+    ...     return Reading(boot, seq, time_ms=0, values={"t": 21.5})
     >>> intake.offer("attic", reading(4), now_ms=0)
-    Duplicate(boot=1, seq=4)
+    Duplicate(boot=1, seq=4, newest=0)
+    >>> intake.offer("attic", reading(1, boot=0), now_ms=0)  # a new card, before it knew the time
+    Duplicate(boot=0, seq=0, newest=1)
     >>> intake.offer("attic", reading(6), now_ms=0)
     Held()
     >>> intake.due(now_ms=2_000)  # publish Ack(1, 4) to attic: please send again from 5 on
@@ -105,11 +118,11 @@ class Intake:
     """
 
     def __init__(
-        self, expected: Numbers, committed: Numbers | None = None, limits: IntakeLimits = LIMITS
+        self, register: Register, committed: Numbers | None = None, limits: IntakeLimits = LIMITS
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._expected = expected
-        self._committed = expected if committed is None else committed
+        self._register, self._expected = register, register.expected
+        self._committed = self._expected if committed is None else committed
         self._limits = limits
         self._gaps: dict[str, _Gap] = {}  # the source heard longest ago comes first
         self._room = limits.held_values_max
@@ -119,9 +132,13 @@ class Intake:
     def offer(self, source: str, reading: Reading, now_ms: int) -> Verdict:
         """What to do with a reading that has just arrived."""
         self._tell_time(now_ms)
+        if reading.boot > self._boot_most(source):
+            return self._refused("boot-too-far", f"boot {reading.boot} of {source!r} is no clock's")
         next_seq = self._next(source, reading.boot)
-        if next_seq is None or reading.seq < next_seq:
-            return self._duplicate(source)
+        if next_seq is None:
+            return self._over(source, reading)
+        if reading.seq < next_seq:
+            return self._duplicate(source, reading.boot)
         if not self.admits(source):
             return self._refused("too-many-sources", f"source {source!r} is one too many")
         if reading.seq == next_seq:
@@ -143,7 +160,7 @@ class Intake:
                 self._forget(source)
             elif gap.ask_at <= self._time:
                 self._ask(gap)
-                requests.append((source, *self._request(source, gap.boot)))
+                requests.append((source, gap.boot, self._durable(source, gap.boot)))
         return requests
 
     def _tell_time(self, now_ms: int) -> None:
@@ -158,13 +175,27 @@ class Intake:
         later = 1 if boot > known_boot else None
         return next_seq if boot == known_boot else later
 
-    def _duplicate(self, source: str) -> Duplicate:
-        self.counts["duplicate"] += 1
-        return Duplicate(*self._acknowledged(source))
+    def _boot_most(self, source: str) -> int:
+        known_boot, _ = self._expected.get(source, (0, 1))
+        return max(known_boot, WIRE.boot_clock_max) + WIRE.boot_step_max
 
-    def _acknowledged(self, source: str) -> tuple[int, int]:
-        boot, next_seq = self._committed.get(source, (0, 1))
-        return boot, next_seq - 1
+    def _over(self, source: str, reading: Reading) -> Verdict:
+        """A boot below the newest; to be answered only when no power cut can open it again."""
+        newest, _ = self._committed.get(source, (0, 1))
+        if newest <= reading.boot:
+            return self._refused("boot-unsettled", f"a newer boot of {source!r} awaits its commit")
+        applied = self._register.last_of(source, reading.boot)
+        self.counts["duplicate" if reading.seq <= applied else "boot-over"] += 1
+        return Duplicate(reading.boot, applied, newest)
+
+    def _duplicate(self, source: str, boot: int) -> Duplicate:
+        self.counts["duplicate"] += 1
+        return Duplicate(boot, self._durable(source, boot))
+
+    def _durable(self, source: str, boot: int) -> int:
+        """The last number of this boot that may be acknowledged; 0 while there is none."""
+        committed_boot, next_seq = self._committed.get(source, (boot, 1))
+        return next_seq - 1 if committed_boot == boot else 0
 
     def _refused(self, reason: str, sentence: str) -> Refusal:
         self.counts[reason] += 1
@@ -173,7 +204,7 @@ class Intake:
     def _too_early(self, source: str, reading: Reading, next_seq: int) -> Verdict:
         gap = self._gap(source, reading.boot)
         if gap.boot > reading.boot:
-            return self._duplicate(source)  # its sender has moved on
+            return self._duplicate(source, reading.boot)  # its sender has moved on
         if gap.unanswered:
             gap.answered, gap.unanswered = gap.answered + 1, False
         verdict = self._hold(gap, reading)
@@ -224,11 +255,6 @@ class Intake:
         gap.ask_at = self._time + min(wait_ms, self._limits.ask_again_most_ms)
         gap.asks, gap.unanswered = gap.asks + 1, True
         self.counts["resend-asked"] += 1
-
-    def _request(self, source: str, boot: int) -> tuple[int, int]:
-        """The acknowledgement that asks for the missing number: 0 of a boot not yet begun."""
-        begun = source in self._committed and self._expected.get(source, (0, 0))[0] == boot
-        return self._acknowledged(source) if begun else (boot, 0)
 
     def _given_up(self, gap: _Gap) -> bool:
         waited_ms = self._time - gap.first_ask_at

@@ -30,6 +30,7 @@ from .gathering import Gathering
 from .hearing import Hearing
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from .recent import Entry, Recent
+from .register import Register
 from .scoreboard import Scoreboard
 from .senses import Columns, Learning, Senses
 from .slots import CURRENT, Slots
@@ -49,8 +50,7 @@ class NodeState:
         self.warming = Warming.needed(config)
         sensors = self.warming.guessed() if self.warming else described(config)
         self.senses = Senses(sensors, config.vanishing, config.gate, self.learning)
-        self.expected: dict[str, tuple[int, int]] = {}
-        """source: (boot, next sequence number)"""
+        self.register = Register()
         self.hearing = Hearing()
         self.assembler = Assembler(config.window_ms)
         self.recent = Recent(config.recent)
@@ -71,6 +71,11 @@ class NodeState:
             Ordered: self._ordered,
         }
 
+    @property
+    def expected(self) -> dict[str, tuple[int, int]]:
+        """source: (boot, next sequence number)"""
+        return self.register.expected
+
     def apply(self, change: Input) -> list[Effect]:
         """Change as this input says.
 
@@ -86,7 +91,7 @@ class NodeState:
     # -- readings ------------------------------------------------------------------------------
 
     def _accepted(self, change: Accepted) -> list[Effect]:
-        self.expected[change.source] = (change.boot, change.seq + 1)
+        self.register.accepted(change.source, change.boot, change.seq)
         known = {s: v for s, v in change.values.items() if s in self.senses.sensors}
         effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
         self.hearing.heard(known, change.now_ms)
@@ -300,7 +305,7 @@ class NodeState:
         return {
             "senses": self.senses.state(),
             "warming": self.warming and self.warming.state(),
-            "expected": {source: list(number) for source, number in self.expected.items()},
+            **self.register.state(),
             "hearing": self.hearing.state(),
             "assembler": self.assembler.state(),
             "recent": self.recent.state(),
@@ -319,7 +324,7 @@ class NodeState:
         mine = cls(config)
         mine.senses = Senses.restored(saved["senses"], mine.learning)
         mine.warming = Warming.restored(saved["warming"], config) if saved["warming"] else None
-        mine.expected = {source: (boot, seq) for source, (boot, seq) in saved["expected"].items()}
+        mine.register = Register.restored(saved)
         mine.hearing = Hearing.restored(saved["hearing"])
         mine.assembler = Assembler.from_state(saved["assembler"], config.window_ms)
         mine.recent = Recent.from_state(saved["recent"], config.recent)

@@ -64,9 +64,12 @@ class Voice:
         event = SensorSilent(sensor, now_ms, heard_ms)
         return Publish(self._topics[Channel.EVENT], encode(event))
 
-    def acknowledgement(self, source: str, boot: int, seq: int) -> Publish:
-        """Everything of this boot up to `seq` is durable; the sender may send what follows."""
-        return Publish(self._ack + source, encode(Ack(boot, max(0, seq))))
+    def acknowledgement(self, source: str, boot: int, seq: int, newest: int = 0) -> Publish:
+        """Everything of this boot up to `seq` is durable; the sender may send what follows.
+
+        Under a boot above `newest`, if that is given: this one is over.
+        """
+        return Publish(self._ack + source, encode(Ack(boot, max(0, seq), newest)))
 
     def status(self, status: Status) -> Publish:
         """How the node is, for whoever asks later too."""

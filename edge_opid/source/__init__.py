@@ -5,10 +5,16 @@ send next: decisions without I/O), `source` (the whole).
 """
 
 from edge_opid.source.config import SourceConfig, SourceCounters
-from edge_opid.source.connect import connect, decode_ack, encode_reading, settings_for
+from edge_opid.source.connect import (
+    connect,
+    decode_ack,
+    decode_reading,
+    encode_reading,
+    settings_for,
+)
 from edge_opid.source.number import FIRST_SEQ, Number
 from edge_opid.source.source import Source
-from edge_opid.source.spool import Spool, SpoolError, SpoolFullError
+from edge_opid.source.spool import SourceError, Spool, SpoolError, SpoolFullError
 from edge_opid.source.window import ResendWindow
 
 __all__ = [
@@ -18,11 +24,13 @@ __all__ = [
     "Source",
     "SourceConfig",
     "SourceCounters",
+    "SourceError",
     "Spool",
     "SpoolError",
     "SpoolFullError",
     "connect",
     "decode_ack",
+    "decode_reading",
     "encode_reading",
     "settings_for",
 ]

@@ -26,8 +26,10 @@ class SourceConfig:
 class SourceCounters:
     """What happened to the readings."""
 
-    sent: int = 0  # accepted by `send`
-    refused: int = 0  # spool full, or disk at fault
+    sent: int = 0  # taken by `send`
+    refused: int = 0  # not taken: spool full, or disk at fault
+    faults: int = 0  # failed reads, syncs, deletions: survived, and tried again
     acknowledged: int = 0  # acknowledgements that were news
     bad_acks: int = 0  # undecodable, or beyond anything ever sent
+    renumbered: int = 0  # given another number: the node knew a higher boot of this source
     lost: int = 0  # dropped or rotten, sent as a reading without values

@@ -25,10 +25,16 @@ def encode_reading(
     return encode(Reading(boot, seq, time_ms, dict(values), label))
 
 
-def decode_ack(payload: bytes) -> tuple[int, int]:
-    """(boot, seq) of an acknowledgement, as `Source` wants them."""
+def decode_reading(payload: bytes) -> tuple[int, Mapping[str, float], str | None]:
+    """(time_ms, values, label) of a reading, all but its number, as `Source` wants them."""
+    reading = decode(payload, Reading)
+    return reading.time_ms, reading.values, reading.label
+
+
+def decode_ack(payload: bytes) -> tuple[int, int, int]:
+    """(boot, seq, newest) of an acknowledgement, as `Source` wants them."""
     ack = decode(payload, Ack)
-    return ack.boot, ack.seq
+    return ack.boot, ack.seq, ack.newest
 
 
 def settings_for(
@@ -65,4 +71,4 @@ def connect(
     client = f"{site}-{node}-{source}"
     link = MqttLink(broker or MqttOptions(client_id=client, host=host, port=port))
     settings = settings_for(site, node, source, folder, **options)
-    return Source(settings, link, encode_reading, decode_ack)
+    return Source(settings, link, encode_reading, decode_reading, decode_ack)

@@ -1,14 +1,29 @@
-"""The number of a reading: which life of the sensor script, and which reading of that life."""
+"""The number of a reading: which life of the sensor script, and which reading of that life.
+
+A life's boot must be higher than any before it under the same name, and no other life's: the node
+takes a lower boot for an old one, and a boot it knows for a copy. No counter alone can see to that:
+the card may be new, the folder wiped. Nor can the clock: a Pi may start in 1970 until it hears of
+the time, or have lived a week in 2040. So a boot is
+
+    max(seconds since 1970 * 2²⁰, last boot + 1) + a random number below 2²⁰
+
+where the last boot is the highest of the folder's counter, of the spool, and of what the node has
+said to know. It rises within a folder, follows the clock across folders, follows the node where the
+clock is wrong, and two cards that start in the same second of 1970 do not share one, but for one
+time in a million. The year 2106 reaches half of what the wire can carry (2⁵³).
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 FIRST_SEQ = 1  # so that "acknowledged up to 0" can mean "nothing of this boot yet"
-BOOT_MAX = 2**32 - 1
+CHANCE = 2**20
+EPOCH_S_MAX = 2**32 - 1  # a clock beyond 2106 is wrong, and must not use the numbers up
 
 
 class Number(NamedTuple):
@@ -34,16 +49,21 @@ def expected_after(last: Number, boot: int) -> Number:
     return Number(boot, last.seq + 1 if last.boot == boot else FIRST_SEQ)
 
 
-def new_boot(folder: Path, epoch_s: int, spooled: int = 0) -> int:
-    """Count one more start of the script, on disk before anything is sent under it.
+def boot_above(last: int, epoch_s: int, chance: int) -> int:
+    """The boot after `last`; `chance` is a random number below `CHANCE`.
 
-    The clock takes part: after a card was replaced or the folder wiped, a counter that began at 1
-    again would repeat numbers the node has long acknowledged, and it would take every new reading
-    for an old one. A Pi's clock may be wrong at start, so the counter never goes back either, nor
-    behind the last boot found in the spool.
+    >>> boot_above(0, epoch_s=12, chance=34) == 12 * 2**20 + 34
+    True
+    >>> boot_above(2**52, epoch_s=12, chance=34) == 2**52 + 35
+    True
     """
+    return max(min(max(epoch_s, 0), EPOCH_S_MAX) * CHANCE, last + 1) + chance
+
+
+def new_boot(folder: Path, epoch_s: int, known: int = 0) -> int:
+    """Take a boot above `known` and the folder's last; on disk before anything is sent under it."""
     path = folder / "boot"
-    boot = max(_read_boot(path) + 1, spooled + 1, min(epoch_s, BOOT_MAX - 2**20))
+    boot = boot_above(max(_read_boot(path), known), epoch_s, secrets.randbelow(CHANCE))
     text = f"{boot} {zlib.crc32(str(boot).encode()):08x}\n"
     replacement = folder / "boot.new"
     with replacement.open("w") as file:

@@ -2,13 +2,39 @@
 
 A PUBACK only says that the broker has a reading in its memory. So a reading stays in the spool
 until the node itself has acknowledged it, on its own topic, after its own commit; and it keeps its
-number for ever, so that the node can tell a copy from a new reading.
+number, so that the node can tell a copy from a new reading.
 
-What is promised, and what is not:
+Which acknowledgement frees what, in the order of the code:
 
+1. Only one boot is on its way at a time, the oldest in the spool; the next begins when the last
+   reading of it is acknowledged, and that is on disk (if the disk takes it: see below).
+2. An acknowledgement frees readings of its own boot up to its number, and nothing else. One beyond
+   anything ever sent is somebody else's, and counted.
+3. An acknowledgement that names a `newest` boot says: this boot is over, I have applied it up to
+   this number, and a higher boot since. So it happens to a card whose clock began in 1970, or after
+   a life in 2040, or that was away while another one sent under its name. What the node has applied
+   is freed (2). What it has not, and never will under these numbers, is all that is left in the
+   spool: readings of later boots were never sent (1).
+4. All of that is numbered anew, in its order, under a boot above `newest` and above every boot of
+   this folder, and this life goes on with that boot. The boot and the new numbers are on disk when
+   the first of them is sent; a power cut leaves all the old numbers or all the new ones, and with
+   the old ones the same answer comes again.
+
+So nothing is applied twice: a reading gets another number only after the node has said, from what
+no power cut can take back, that it did not apply it and that the boot of its old number is over for
+ever. The node remembers that of the last eight boots of a source. A card that comes back after
+more than these, with its last acknowledgements lost, may bring up to a window of readings twice.
+
+What else is promised, and what is not:
+
+- `send` raises only if it has not taken the reading: sending it again makes no second one.
 - A reading whose `send` has returned survives the script's death (`kill -9`), always.
 - It survives a power cut once synced: after `sync_every` readings or `sync_s` seconds, whichever
-  is first. `sync_every=1` syncs before every return, and wears an SD card accordingly.
+  is first. `sync_every=1` syncs before every return, and wears an SD card accordingly. A disk that
+  refuses to sync is asked again and again; `trouble` says so as long as it does.
+- An error of the disk or of the link costs a turn, not the thread: it is counted
+  (`counters.faults`), logged, and the turn comes again. If the thread ends all the same, `send`
+  takes nothing more and says so.
 - A full spool refuses (`SpoolFullError`, the default) or drops the oldest. A number lost that way,
   or to a rotten sector, is sent as a reading without values, so that the node does not wait for
   it for ever; `counters.lost` says how many.
@@ -23,23 +49,36 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from edge_opid import log
+from edge_opid.errors import OpidError
 from edge_opid.link.contract import Delivery, Link
 from edge_opid.source.config import SourceConfig, SourceCounters
-from edge_opid.source.number import FIRST_SEQ, Number, expected_after, new_boot, sync_folder
-from edge_opid.source.spool import Spool, SpoolError, SpoolFullError
+from edge_opid.source.number import (
+    CHANCE,
+    FIRST_SEQ,
+    Number,
+    expected_after,
+    new_boot,
+    sync_folder,
+)
+from edge_opid.source.spool import SourceError, Spool, SpoolError, SpoolFullError
 from edge_opid.source.window import ResendWindow
+from edge_opid.wire import LIMITS
 
 Encode = Callable[[int, int, int, Mapping[str, float], Any], bytes]
-DecodeAck = Callable[[bytes], tuple[int, int]]
+DecodeReading = Callable[[bytes], tuple[int, Mapping[str, float], Any]]
+DecodeAck = Callable[[bytes], tuple[int, int, int]]
+BOOT_MAX = LIMITS.integer_max - CHANCE  # of a boot that leaves room for a higher one
 PUMP_S = 0.2  # how long the background thread waits for an acknowledgement at a time
 
 
 class Source:
     """Send readings; they arrive, once, in order, as soon as there is a way.
 
-    `encode_reading(boot, seq, time_ms, values, label)` makes the payload, `decode_ack` reads
-    (boot, seq) out of an acknowledgement, both raising `ValueError` for what they cannot do. A
-    reading without values must be possible: it stands for one that is lost.
+    `encode_reading(boot, seq, time_ms, values, label)` makes the payload, `decode_reading` takes
+    (time_ms, values, label) out of it again, `decode_ack` takes (boot, seq, newest) out of an
+    acknowledgement, all raising `ValueError` for what they cannot do. A reading without values must
+    be possible: it stands for one that is lost.
 
     >>> import json, tempfile
     >>> from edge_opid.link import MemoryBroker, MemoryLink
@@ -50,7 +89,9 @@ class Source:
     >>> def encode_reading(*fields):
     ...     return json.dumps(fields).encode()
     >>> link = MemoryLink(MemoryBroker(), "attic")
-    >>> with Source(config, link, encode_reading, json.loads) as source:
+    >>> def decode_reading(payload):
+    ...     return json.loads(payload)[2:]
+    >>> with Source(config, link, encode_reading, decode_reading, json.loads) as source:
     ...     number = source.send({"temp": 21.3})
     ...     print(number.seq, "sent,", source.pending, "not acknowledged so far")
     1 sent, 1 not acknowledged so far
@@ -62,13 +103,16 @@ class Source:
         config: SourceConfig,
         link: Link,
         encode_reading: Encode,
+        decode_reading: DecodeReading,
         decode_ack: DecodeAck,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = SourceCounters()
+        self.trouble = ""
+        """What failed at the last turn; empty while all is well."""
         self._config, self._link = config, link
-        self._encode, self._decode_ack = encode_reading, decode_ack
+        self._encode, self._decode, self._decode_ack = encode_reading, decode_reading, decode_ack
         self._wall, self._monotonic = wall, monotonic
         self._lock = threading.RLock()
         encode_reading(0, FIRST_SEQ, 0, {}, None)  # it must know a lost reading when it meets one
@@ -88,6 +132,10 @@ class Source:
         guard = _only_one(config.folder)
         spool = Spool(config.folder, config.spool_bytes_max, drop_oldest=config.drop_oldest)
         return guard, spool, new_boot(config.folder, epoch_s, spool.last.boot)
+
+    def _boot_above(self, known: int) -> int:
+        """One more boot for this life, on disk."""
+        return new_boot(self._config.folder, int(self._wall()), known)
 
     def __enter__(self) -> Source:
         self._link.subscribe([self._config.ack_topic])
@@ -113,34 +161,42 @@ class Source:
     def send(
         self, values: Mapping[str, float], label: Any = None, time_ms: int | None = None
     ) -> Number:
-        """Take a reading into the spool and on its way. Returns the number it bears for ever.
+        """Take a reading into the spool and on its way.
 
-        `SpoolFullError`: not taken. `SpoolError`: the disk failed; the reading may arrive all the
-        same, but nobody vouches for it.
+        Returns its number, which it keeps unless the node knows a higher boot of this source.
+
+        It raises only for a reading that is not taken: `ValueError` where it cannot be encoded,
+        `SpoolFullError` or `SpoolError` where the disk has no place for it, `SourceError` where
+        nobody would send it any more.
         """
         if time_ms is None:
             time_ms = int(self._wall() * 1000)
         with self._lock:
+            self._check_alive()
             number = Number(self.boot, self._seq + 1)
             payload = self._encode(number.boot, number.seq, time_ms, values, label)
             try:
                 self._spool.append(number, payload)
-                self._seq = number.seq
-                self._sync_if_due()
             except (SpoolFullError, SpoolError):
                 self.counters.refused += 1
                 raise
+            self._seq = number.seq
             self.counters.sent += 1
-            self._transmit()
+            self._survives(self._sync_if_due)
+            self._survives(self._transmit)
             return number
 
     def pump(self) -> None:
-        """Hear what acknowledgements there are, send what is due, sync what has waited."""
-        while (delivery := self._link.poll(0.0)) is not None:
-            self._hear(delivery)
+        """Hear what acknowledgements there are, send what is due, sync what has waited.
+
+        What fails is counted, logged and said by `trouble`, and tried again the next time.
+        """
         with self._lock:
-            self._transmit()
-            self._sync_if_due()
+            well = self._survives(self._hear_all)
+            well &= self._survives(self._transmit)
+            well &= self._survives(self._sync_if_due)
+            if well:
+                self.trouble = ""
 
     def drained(self, timeout_s: float = 0.0) -> bool:
         """Whether the node has acknowledged everything; waits for it, at most this long."""
@@ -149,8 +205,8 @@ class Source:
             if self._thread is None:
                 self.pump()
             with self._lock:
-                self._transmit()
-                if not self._window and self._ahead is None:
+                read_all = self._survives(self._transmit)
+                if read_all and not self._window and self._ahead is None:
                     return True
             if self._monotonic() >= deadline:
                 return False
@@ -172,38 +228,117 @@ class Source:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            delivery = self._link.poll(PUMP_S)
-            if delivery is not None:
+            self._survives(self._wait)
+            self.pump()
+            if self.trouble:
+                self._over.wait(PUMP_S)  # a disk in trouble is not helped by haste
+
+    def _survives(self, step: Callable[[], None]) -> bool:
+        """Do what can be done again later; whether it went well. Nothing may end the thread."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - see above; it is counted and logged, never lost
+            self.counters.faults += 1
+            self.trouble = str(error) or type(error).__name__
+            if log.worth_a_line(self.counters.faults):
+                bug = not isinstance(error, (OSError, OpidError))
+                log.error("source in trouble", trace=bug, why=self.trouble, **self._told())
+            return False
+        return True
+
+    def _told(self) -> dict[str, object]:
+        return {"topic": self._config.reading_topic, "faults": self.counters.faults}
+
+    def _check_alive(self) -> None:
+        if self._over.is_set():
+            raise SourceError("the reading is not taken: this source is closed, open another one")
+        if self._thread is not None and not self._thread.is_alive():
+            raise SourceError(
+                "the reading is not taken: the thread that sends has ended, start the script again "
+                f"(what it said last: {self.trouble or 'nothing'})"
+            )
+
+    def _wait(self) -> None:
+        """Until an acknowledgement comes, or for a while."""
+        delivery = self._link.poll(PUMP_S)
+        if delivery is not None:
+            with self._lock:
                 self._hear(delivery)
-            try:
-                self.pump()
-            except SpoolError:
-                self.counters.refused += 1  # the next `send` meets the same disk and says so
+
+    def _hear_all(self) -> None:
+        while (delivery := self._link.poll(0.0)) is not None:
+            self._hear(delivery)
 
     def _hear(self, delivery: Delivery) -> None:
-        with self._lock:
-            try:
-                upto = Number(*self._decode_ack(delivery.payload))
-            except ValueError:
-                self.counters.bad_acks += 1
-            else:
-                self._acknowledged(upto)
-        self._link.acknowledge(delivery)
+        """What cannot be done about an acknowledgement now is done when the node repeats it."""
+        try:
+            boot, seq, newest = self._decode_ack(delivery.payload)
+        except ValueError:
+            self.counters.bad_acks += 1
+        else:
+            self._acknowledged(Number(boot, seq), newest)
+        finally:
+            self._link.acknowledge(delivery)
 
-    def _acknowledged(self, upto: Number) -> None:
-        if upto > Number(self.boot, self._seq):
+    def _acknowledged(self, upto: Number, newest: int = 0) -> None:
+        self._fill()
+        if upto > Number(self.boot, self._seq) or newest > BOOT_MAX:
             self.counters.bad_acks += 1  # somebody else uses this source's id
-        elif self._window.acknowledge(upto, self._monotonic()):
+            return
+        if upto.boot != self._window.boot:
+            return
+        if self._window.acknowledge(upto, self._monotonic()):
             self.counters.acknowledged += 1
             self._queued_to = max(self._queued_to, upto)
             if self._ahead is not None and self._ahead[0] <= upto:
                 self._ahead = None
             self._spool.acknowledge(upto)
+            self._fill()
+        if newest > upto.boot == self._window.boot:
+            self._renumber(newest)
+
+    def _renumber(self, newest: int) -> None:
+        """The node takes no more of this boot: go on above `newest` with all it has not applied."""
+        former, lost = self.boot, 0
+        last = self._spool.mark
+
+        def renumbered(number: Number, new: Number, payload: bytes) -> bytes:
+            nonlocal last, lost
+            known = max(last, self._queued_to)  # up to there, what is missing was counted
+            lost += max(0, number.seq - expected_after(known, number.boot).seq)
+            last = number
+            try:
+                time_ms, values, label = self._decode(payload)
+            except ValueError:  # another version wrote it: the node would not read it either
+                lost += 1
+                time_ms, values, label = int(self._wall() * 1000), {}, None
+            return self._encode(*new, time_ms, values, label)
+
+        boot = self._boot_above(max(newest, self.boot))
+        self._seq = self._spool.renumber(boot, renumbered)
+        self.boot, self._queued_to, self._ahead = boot, Number(boot, 0), None
+        self._window.clear()
+        self.counters.renumbered += self._seq
+        self.counters.lost += lost
+        log.warning(
+            "readings renumbered",
+            topic=self._config.reading_topic,
+            readings=self._seq,
+            lost=lost,
+            boot=former,
+            newest=newest,
+            now=boot,
+        )
+        self._fill()
+
+    def _fill(self) -> None:
+        """Let the window take from the spool what it has room for."""
+        while self._refill():
+            pass
 
     def _transmit(self) -> None:
         """Fill the window from the spool and hand what is due to the link."""
-        while self._refill():
-            pass
+        self._fill()
         if not self._link.connected:
             return  # the spool is the better place to wait: the link's queue is small
         due = self._window.due(self._monotonic())
@@ -220,6 +355,8 @@ class Source:
         if self._ahead is None or not self._window.takes(self._ahead[0]):
             return False
         number, payload = self._ahead
+        if number.boot != self._queued_to.boot:
+            self._survives(self._spool.settle)  # or the boot before could come again after this
         expected = expected_after(self._queued_to, number.boot)
         if expected < number:
             payload = self._encode(*expected, int(self._wall() * 1000), {}, None)

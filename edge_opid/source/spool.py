@@ -8,6 +8,11 @@ Rules, in the order of the code:
    numbers missing show how much.
 4. A segment is deleted when all of it is acknowledged, after the mark that says so is synced.
 5. When the bound is reached, a reading is refused, or the oldest segment makes room.
+6. Readings get other numbers all at once or not at all: they are copied to new segments, synced,
+   and the last of these gets its name, with a mark above every old number: that is the moment. A
+   power cut before it leaves copies without a mark, which are deleted; one after it leaves copies
+   and the mark, which are taken up, and old segments, of which the mark says that they are done.
+7. An error of the disk leaves everything as it was or as it should be: whoever calls may go on.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +30,15 @@ from edge_opid.source import record
 from edge_opid.source.number import NOTHING, Number, sync_folder
 
 SEGMENTS_PER_SPOOL = 16  # what one deletion frees, and what one rotten byte may cost
+Renumber = Callable[[Number, Number, bytes], bytes]  # old number, new number, payload: the new one
 
 
 class SpoolError(OpidError, OSError):
     """The disk is at fault: full, read-only, or in use by another script."""
+
+
+class SourceError(OpidError, RuntimeError):
+    """The source cannot send any more: it is closed, or its thread has ended."""
 
 
 class SpoolFullError(OpidError, RuntimeError):
@@ -43,6 +53,13 @@ class Segment:
     handle: int
     size: int = 0
     last: Number = NOTHING
+
+    def write(self, data: bytes) -> None:
+        """Append all of it, or raise."""
+        written = os.write(self.handle, data)
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.size += written
 
 
 class Spool:
@@ -62,8 +79,10 @@ class Spool:
         self._segments: deque[Segment] = deque()
         self._active: Segment | None = None
         self._reading_at: tuple[Segment | None, int] = (None, 0)
+        self._unwanted: list[Path] = []  # of a renumbering that failed; nothing is written before
         for path in sorted(folder.glob("*.spool")):
             self._scan(path)
+        self._take_up_copies()
         self._reading_at = (self._segments[0] if self._segments else None, 0)
 
     @property
@@ -86,10 +105,18 @@ class Spool:
         if self._active is not None and (self.unsynced or self._marked != self.mark):
             self._commit()
 
+    def settle(self) -> None:
+        """Make the mark safe from a power cut, whatever else is."""
+        if self._marked != self.mark:
+            self._commit()
+
     def read_next(self) -> tuple[Number, bytes] | None:
         """The next reading that is not acknowledged, or None when all were read."""
         while (segment := self._reading_at[0]) is not None:
-            found = record.read(segment.handle, self._reading_at[1])
+            try:
+                found = record.read(segment.handle, self._reading_at[1])
+            except OSError as error:
+                raise self._error(error) from error
             if found is None:
                 following = self._after(segment)
                 if following is None:
@@ -102,16 +129,50 @@ class Spool:
         return None
 
     def acknowledge(self, number: Number) -> None:
-        """Everything up to this number may be forgotten."""
+        """Everything up to this number may be forgotten.
+
+        A `SpoolError` says that a file would not go: it goes with the next acknowledgement.
+        """
         if number <= self.mark:
             return
         self.mark = number
-        done = [s for s in self._segments if s.last <= number and s is not self._active]
-        if done:
+        if any(self._done()):
             with suppress(SpoolError):  # on a full disk, deleting is the only way out
                 self._commit()
-            for segment in done:
-                self._delete(segment)
+            self._delete_done()
+
+    def renumber(self, boot: int, renumbered: Renumber) -> int:
+        """Give all that is not acknowledged the numbers 1, 2, 3 … of a higher boot; how many.
+
+        Needs as much room again on the disk until it is done. A `SpoolError`: nothing has changed.
+        """
+        self._roll()
+        copies: list[Segment] = []
+        count = 0
+        try:
+            for count, (number, payload) in enumerate(self._waiting(), 1):
+                new = Number(boot, count)
+                data = record.pack(record.READING, new, renumbered(number, new, payload))
+                self._append_copy(copies, data, new)
+            if not copies:
+                self._begin_copy(copies, boot)
+            self._keep(copies)
+        except OSError as error:
+            self._discard(copies)
+            raise self._error(error) from error
+        except BaseException:
+            self._discard(copies)
+            raise
+        self._segments.extend(copies)
+        self._reading_at = (copies[0], 0)
+        self.mark = self._marked = Number(boot, 0)
+        self.last, self.unsynced = Number(boot, count), 0
+        for copy in copies[:-1]:
+            with suppress(OSError):  # else the next life does it
+                copy.path = copy.path.replace(copy.path.with_suffix(".spool"))
+        with suppress(SpoolError):  # else they go with the next acknowledgement
+            self._delete_done()
+        return count
 
     def close(self) -> None:
         """Sync, and let go of the files."""
@@ -125,13 +186,69 @@ class Spool:
 
     def _scan(self, path: Path) -> None:
         segment = Segment(path, os.open(path, os.O_RDONLY), path.stat().st_size)
+        self._segments.append(segment)
         for found in _records(segment.handle):
             if found.kind == record.MARK:
                 self.mark = max(self.mark, found.number)
             else:
                 segment.last = max(segment.last, found.number)
         self.last = max(self.last, self.mark, segment.last)
-        self._segments.append(segment)
+
+    def _take_up_copies(self) -> None:
+        """What a renumbering left behind: to be kept if it came to its mark, else of no use."""
+        for path in sorted(self._folder.glob("*.new")):
+            handle = os.open(path, os.O_RDONLY)
+            first = record.read(handle, 0)
+            os.close(handle)
+            name = path.with_suffix(".spool")
+            if first is not None and first.number <= self.mark and not name.exists():
+                self._scan(path.replace(name))
+            else:
+                path.unlink()
+        self._segments = deque(sorted(self._segments, key=lambda each: each.path.stem))
+
+    def _waiting(self) -> Iterator[tuple[Number, bytes]]:
+        """Everything that is not acknowledged."""
+        for segment in self._segments:
+            for found in _records(segment.handle):
+                if found.kind == record.READING and found.number > self.mark:
+                    yield found.number, found.payload
+
+    def _append_copy(self, copies: list[Segment], data: bytes, number: Number) -> None:
+        full_segment = self._bytes_max // SEGMENTS_PER_SPOOL
+        if not copies or copies[-1].size + len(data) > full_segment:
+            self._begin_copy(copies, number.boot)
+        copies[-1].write(data)
+        copies[-1].last = number
+
+    def _begin_copy(self, copies: list[Segment], boot: int) -> None:
+        latest = copies[-1] if copies else self._segments[-1] if self._segments else None
+        copies.append(self._create(latest, ".new"))
+        copies[-1].write(record.pack(record.MARK, Number(boot, 0)))
+
+    def _keep(self, copies: list[Segment]) -> None:
+        """Make the copies durable, then the last one's name, with which they replace the rest."""
+        for copy in copies:
+            os.fsync(copy.handle)
+        sync_folder(self._folder)
+        last = copies[-1]
+        last.path = last.path.replace(last.path.with_suffix(".spool"))
+        sync_folder(self._folder)
+
+    def _discard(self, copies: list[Segment]) -> None:
+        """Take a renumbering back, whatever of it is on the disk: see `_begin`."""
+        for copy in copies:
+            os.close(copy.handle)
+            self._unwanted += [copy.path.with_suffix(each) for each in (".new", ".spool")]
+        with suppress(OSError):
+            self._delete_unwanted()
+
+    def _delete_unwanted(self) -> None:
+        for path in self._unwanted:
+            path.unlink(missing_ok=True)
+        if self._unwanted:
+            sync_folder(self._folder)
+        self._unwanted.clear()
 
     def _make_room(self, size: int) -> None:
         full_segment = self._bytes_max // SEGMENTS_PER_SPOOL
@@ -168,19 +285,14 @@ class Spool:
     def _write(self, data: bytes) -> None:
         try:
             active = self._active or self._begin()
-            written = os.write(active.handle, data)
-            if written < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            active.size += written
+            active.write(data)
         except OSError as error:
             self._abandon()
             raise self._error(error) from error
 
     def _begin(self) -> Segment:
-        index = int(self._segments[-1].path.stem) + 1 if self._segments else 1
-        path = self._folder / f"{index:08d}.spool"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        segment = Segment(path, handle)
+        self._delete_unwanted()  # or the next life could take it for the truth
+        segment = self._create(self._segments[-1] if self._segments else None, ".spool")
         self._segments.append(segment)
         self._active = segment
         if self._reading_at[0] is None:
@@ -189,11 +301,17 @@ class Spool:
         self._write(record.pack(record.MARK, self.mark))
         return segment
 
+    def _create(self, after: Segment | None, suffix: str) -> Segment:
+        index = int(after.path.stem) + 1 if after else 1
+        path = self._folder / f"{index:08d}{suffix}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        return Segment(path, os.open(path, flags, 0o600))
+
     def _error(self, error: OSError) -> SpoolError:
         return SpoolError(
             error.errno,
-            f"spool {self._folder} cannot be written: {error.strerror}; "
-            "make room on the disk or mount it writable",
+            f"spool {self._folder} cannot be used: {error.strerror}; "
+            "make room on the disk, mount it writable, or replace it",
         )
 
     def _abandon(self) -> None:
@@ -209,12 +327,23 @@ class Spool:
         place = self._segments.index(segment) + 1
         return self._segments[place] if place < len(self._segments) else None
 
+    def _done(self) -> list[Segment]:
+        """The segments of which everything is acknowledged."""
+        return [s for s in self._segments if s.last <= self.mark and s is not self._active]
+
+    def _delete_done(self) -> None:
+        for segment in self._done():
+            self._delete(segment)
+
     def _delete(self, segment: Segment) -> None:
+        try:
+            segment.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._error(error) from error
         if self._reading_at[0] is segment:
             self._reading_at = (self._after(segment), 0)
         self._segments.remove(segment)
         os.close(segment.handle)
-        segment.path.unlink()
 
 
 def _records(handle: int) -> Iterator[record.Record]:

@@ -1,7 +1,7 @@
 """What to send next, and what an acknowledgement frees: decisions only, no disk, socket or clock.
 
 1. At most `size` readings are on their way, all of one boot: the next boot begins when the last
-   reading of the one before is acknowledged. So a node needs to remember one boot per source.
+   reading of the one before is acknowledged. An acknowledgement of another boot frees nothing.
 2. Whatever was never sent is due at once, in order.
 3. When nothing was acknowledged for `resend_s`, the oldest goes again, alone, as a question; each
    time without an answer the patience doubles, up to `resend_most_s`.
@@ -66,6 +66,11 @@ class ResendWindow:
     def __len__(self) -> int:
         return len(self._pending)
 
+    @property
+    def boot(self) -> int | None:
+        """The boot of the readings on their way; None while there are none."""
+        return self._pending[0].number.boot if self._pending else None
+
     def takes(self, number: Number) -> bool:
         """Whether this reading may join: room, and the same boot."""
         if not self._pending:
@@ -95,7 +100,9 @@ class ResendWindow:
         pending.sent = False
 
     def acknowledge(self, upto: Number, now: float) -> bool:
-        """The node has everything up to this number. Returns whether that is news."""
+        """The node has everything of this boot up to this number. Returns whether that is news."""
+        if upto.boot != self.boot:
+            return False
         if upto <= self._acknowledged:
             if upto == self._acknowledged and now >= self._moved_at + self._again_s:
                 self._all_again(now)
@@ -109,6 +116,12 @@ class ResendWindow:
         self._patience_s = self._resend_s
         self._moved_at = now
         return True
+
+    def clear(self) -> None:
+        """Nothing is on its way any more: what was is about to join again, under other numbers."""
+        self._pending.clear()
+        self._asking = False
+        self._patience_s = self._resend_s
 
     def _all_again(self, now: float) -> None:
         self.resent += sum(pending.sent for pending in self._pending)

@@ -7,7 +7,7 @@ cause any other exception. Unknown keys are ignored, so that newer senders can t
 
 >>> payload = encode(Ack(boot=3, seq=12))
 >>> len(payload), decode(payload, Ack)
-(24, Ack(boot=3, seq=12))
+(24, Ack(boot=3, seq=12, newest=0))
 >>> decode(payload[:-1], Ack)
 Traceback (most recent call last):
 ...
@@ -92,7 +92,7 @@ def decode_on(channel: Channel, payload: bytes) -> Message:
     """The message that arrived on a topic of `channel`; `desired` must be opened, not decoded.
 
     >>> decode_on(Channel.ACK, encode(Ack(boot=1, seq=2)))
-    Ack(boot=1, seq=2)
+    Ack(boot=1, seq=2, newest=0)
     """
     expected = MESSAGES_ON.get(channel)
     if expected is None:

@@ -120,12 +120,27 @@ class Example(Message):
 class Ack(Message):
     """Every reading of this `boot` up to `seq` is durably applied; 0 means none of them yet.
 
-    The sender may forget what is acknowledged, and sends again what is not.
+    The sender may forget what is acknowledged, which is never a reading of another boot, and sends
+    again what is not. A `newest` says that this boot is over: the node has applied readings of
+    that higher one and takes no more of this, so the rest must be numbered anew, above `newest`.
+
+    >>> Ack(boot=5, seq=0, newest=5)
+    Traceback (most recent call last):
+    ...
+    edge_opid.wire.errors.WireError: ack.newest must be 0 or above ack.boot 5, got 5
     """
 
     kind: ClassVar[str] = "ack"
     boot: Count
     seq: Count
+    newest: Count = 0
+
+    def check_together(self) -> None:
+        """A boot cannot be over for the sake of an older one."""
+        if 0 < self.newest <= self.boot:
+            raise WireError(
+                "content", f"ack.newest must be 0 or above ack.boot {self.boot}, got {self.newest}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
