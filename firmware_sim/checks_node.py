@@ -119,6 +119,9 @@ class Chronicle:
         last = sent.arrived.last
         if number <= last:
             self._complain("reading twice", f"{source} {tuple(number)} after {tuple(last)}")
+        if (former := sent.twice(number)) is not None:
+            what = f"{source} {tuple(number)} was taken as {tuple(former)}"
+            self._complain("reading twice", what)
         if number != expected_after(last, number.boot):
             self._complain("reading skipped", f"{source} {tuple(number)} after {tuple(last)}")
         if sent.said.get(number) != (accepted.values, accepted.label):

@@ -103,6 +103,8 @@ class SentBy:
     """Of the numbers that were given to a reading."""
     arrived: Runs = field(default_factory=Runs)
     """What the node has committed: exactly these, in the order of their numbers."""
+    moved: dict[Number, Number] = field(default_factory=dict)
+    """Readings that got another number, by the new one: the node said it would not take the old."""
 
     def numbered(self, number: Number, said: Said) -> None:
         """A reading got its number."""
@@ -111,6 +113,24 @@ class SentBy:
             what = f"{self.name} has sent two readings under {tuple(number)}"
             raise BrokenPromise("number used twice", what)
         self.highest = max(self.highest, number)
+
+    def refused(self, number: Number) -> None:
+        """`send` raised: the reading was not taken, and its number is free."""
+        self.said.pop(number, None)
+
+    def renumbered(self, old: Number, new: Number) -> None:
+        """A reading that was taken goes on under another number, and must arrive under that."""
+        self.moved[new] = old
+        self.lost.add(old)
+        self.taken.add(new)
+
+    def twice(self, number: Number) -> Number | None:
+        """A former number of this reading under which the node has it already."""
+        while (former := self.moved.get(number)) is not None:
+            if former in self.arrived:
+                return former
+            number = former
+        return None
 
     def committed(self, number: Number) -> None:
         """The node has it for ever.

@@ -7,14 +7,13 @@ restore the node, connect.
 
 from __future__ import annotations
 
-import copy
 import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from nacl.signing import VerifyKey
 
-from edge_opid.link.contract import Will
+from edge_opid.link.contract import LinkError, Will
 from edge_opid.node.config import NodeConfig
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.notify import Notify
@@ -36,7 +35,12 @@ SMALL_STORE = Limits(  # so small that a minute fills segments and takes snapsho
     pending_bytes_max=7_168,
     snapshot_bytes_max=131_072,
 )
+SUPERVISOR_MS = 300  # until systemd starts a process again that has ended
 PATIENCE_MS = 4_000  # a crash that waits for a certain operation does not wait for ever
+
+
+class Ended(Exception):  # noqa: N818 - as it should be
+    """The process ends by itself, and says why; a supervisor starts it again."""
 
 
 class Device:
@@ -85,9 +89,11 @@ class Device:
             self._turn_at(self.clock.now_ms + self._tick_ms)
 
     def guarded(self, doing: Callable[[], None]) -> None:
-        """Do it, unless the process dies over it; by itself it never does."""
+        """Do it, unless the process dies over it; by itself it only ends where it says why."""
         try:
             doing()
+        except (Ended, LinkError):
+            self.ended()
         except self.deaths:
             self.died()
         except BrokenPromise:
@@ -108,6 +114,10 @@ class Device:
 
     def died(self) -> None:
         """It is gone, in the middle of something."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """It has ended by itself: a supervisor starts it again."""
         raise NotImplementedError
 
 
@@ -133,13 +143,15 @@ class NodeDevice(Device):
         self._dark = False  # whether the operation that is waited for ends the power, too
         self._back_ms = 0
         self._how: object = 0
-        self._shelf: TornDisk | None = None  # the disk that was taken away
         self.link: SimLink | None = None
 
     def open(self) -> None:
         """As `edge_opid.opening` does."""
         chance = dice(self.seed, self.client, "nonce", self.life)
-        store, found = WatchedStore.open(self.disk, self._limits, lambda: chance.randbytes(8))
+        disk = TornDisk() if self.disk.away else self.disk
+        store, found = WatchedStore.open(disk, self._limits, lambda: chance.randbytes(8))
+        if disk is not self.disk and not found.end:
+            raise Ended("the folder holds no state, and it must")
         records = list(found.records)
         self.chronicle.noted(found.notes)
         self.chronicle.recovered(found.index, found.end, records)
@@ -201,6 +213,11 @@ class NodeDevice(Device):
             self.alive, self.link = False, None
             self.boot_later(back_ms)
 
+    def link_fault(self, *, deadly: bool) -> None:
+        """An error in the network's thread, which costs a connection, or the thread."""
+        if self.link is not None:
+            self.link.die() if deadly else self.link.fault()
+
     def refuse(self, *, writes: bool) -> None:
         """The disk is full, or is not any more."""
         changing = ("create", "write")
@@ -208,24 +225,30 @@ class NodeDevice(Device):
             errno.ENOSPC if writes and what in changing else None
         )
 
-    def unmount(self, back_ms: int) -> None:
-        """The state folder is taken away underneath; later it is back, as it was."""
-        if self._shelf is not None:
-            return
-        self._shelf = copy.deepcopy(self.disk)
-        self._shelf.cut_at = None
-        self.clock.after(back_ms, self._mount)
+    def unmount(self, back_ms: int, *, deleted: bool) -> None:
+        """The state folder is moved away underneath, or deleted; later it, or a copy, is back."""
+        if not self.disk.away:
+            copied = self.disk.copied() if deleted else None
+            self.disk.away = True
+            self.clock.after(back_ms, partial(self._mount, copied))
 
-    def _mount(self) -> None:
-        shelf, self._shelf = self._shelf, None
+    def _mount(self, copied: TornDisk | None) -> None:
+        """What was moved is there again. After a copy was put back, somebody restarts the node."""
+        self.disk.away = False
+        if copied is None:
+            return
         if self.alive:
-            self._dark, self._back_ms = False, 50
-            self.died()
-        self.disk = shelf
+            self.ended()
+        copied.fail, self.disk = self.disk.fail, copied
 
     def _die_at_last(self, life: int) -> None:
         if self.alive and life == self.life:
             self.died()
+
+    def ended(self) -> None:
+        """As if it had been killed."""
+        self._dark, self._back_ms = False, SUPERVISOR_MS
+        self.died()
 
     def died(self) -> None:
         """A process that is killed leaves the page cache to the next; a power cut takes it."""

@@ -20,7 +20,7 @@ from edge_opid.service import NodeClock
 from edge_opid.wire import Channel, Topic
 from firmware_sim.checks import Witness
 from firmware_sim.clock import VirtualClock
-from firmware_sim.device import PATIENCE_MS, Device
+from firmware_sim.device import PATIENCE_MS, SUPERVISOR_MS, Device
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
 from gateway.fitter import Outcome, attempt
@@ -183,6 +183,16 @@ class GatewayDevice(Device):
     def _die_at_last(self, life: int) -> None:
         if self.alive and life == self.life:
             self.died()
+
+    def link_fault(self, *, deadly: bool) -> None:
+        """An error in the network's thread, which costs a connection, or the thread."""
+        if self.alive:
+            self.link.die() if deadly else self.link.fault()
+
+    def ended(self) -> None:
+        """As if it had been killed."""
+        self._back_ms = SUPERVISOR_MS
+        self.died()
 
     def died(self) -> None:
         """Its kernel hangs up, and somebody starts it again."""

@@ -21,7 +21,7 @@ from edge_opid.source.config import SourceConfig
 from edge_opid.source.connect import decode_ack, decode_reading, encode_reading, settings_for
 from edge_opid.source.number import CHANCE, NOTHING, Number, boot_above
 from edge_opid.source.source import Source
-from edge_opid.source.spool import Renumber, Spool
+from edge_opid.source.spool import Renumber, Spool, SpoolError
 from firmware_sim.checks_promise import Said, SentBy
 from firmware_sim.clock import dice
 from firmware_sim.device import Device
@@ -43,11 +43,13 @@ class Medium:
     synced: int = 0  # records
     synced_mark: Number = NOTHING
     failing: bool = False
+    moved: Callable[[Number, Number], None] = lambda _old, _new: None
+    """Told when a reading gets another number."""
 
     def check(self) -> None:
         """A card that fails says so whatever it is asked."""
         if self.failing:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise SpoolError(errno.EIO, os.strerror(errno.EIO))
 
     def unacknowledged(self) -> list[Number]:
         """The numbers that would be lost with this card."""
@@ -101,15 +103,18 @@ class MemorySpool(Spool):
 
     def settle(self) -> None:
         """As `Spool`."""
+        self._medium.check()
         self._medium.synced_mark = self._medium.mark
 
     def renumber(self, boot: int, renumbered: Renumber) -> int:
         """As `Spool`: all at once, and durable."""
+        self._medium.check()
         medium, waiting = self._medium, [r for r in self._medium.records if r[0] > self.mark]
         copies = []
         for seq, (number, payload) in enumerate(waiting, 1):
             new = Number(boot, seq)
             copies.append((new, renumbered(number, new, payload)))
+            medium.moved(number, new)
         medium.records, medium.gone = copies, medium.gone + len(medium.records)
         self.mark = medium.mark = Number(boot, 0)
         self.last, self._place = Number(boot, len(copies)), medium.gone
@@ -151,6 +156,7 @@ class SimSource(Source):
 
     def _counted(self, known: int, epoch_s: int) -> int:
         """Durable before anything is sent under it."""
+        self.medium.check()
         last = max(self.medium.boot, known)
         self.medium.boot = boot_above(last, epoch_s, self.chance.randrange(CHANCE))
         return self.medium.boot
@@ -179,7 +185,7 @@ class SourceDevice(Device):
         super().__init__(network, "-".join(address), seed, tick_ms=500)
         self.sent, self._read = sent, read
         self._period_ms, self._until_ms = period_ms, until_ms
-        self._medium = Medium()
+        self._medium = self._empty_card()
         self._config = settings_for(
             *address,
             folder=Path("unused"),
@@ -228,8 +234,11 @@ class SourceDevice(Device):
         if not self.alive or life != self.life or enough:
             return
         values, label = self._read(self._readings)
-        self._readings += 1
-        self.sent.taken.add(self.source.send(values, label))
+        try:
+            self.sent.taken.add(self.source.send(values, label))
+            self._readings += 1
+        except SpoolError:  # the script tries again with the same reading, as it may
+            self.sent.refused(Number(self.source.boot, self.source._seq + 1))
         self.clock.after(self._period_ms, partial(self._sample, life))
 
     def _encoded(
@@ -243,9 +252,7 @@ class SourceDevice(Device):
     def _heard(self, payload: bytes) -> tuple[int, int, int]:
         boot, seq, newest = decode_ack(payload)
         if seq and Number(boot, seq) <= self.sent.highest:
-            self.sent.heard(
-                Number(boot, seq)
-            )  # number 0 acknowledges nothing: it asks for the first
+            self.sent.heard(Number(boot, seq))  # 0 acknowledges nothing: it asks for the first
         return boot, seq, newest
 
     # --- what can happen to it --------------------------------------------------------------------
@@ -267,7 +274,10 @@ class SourceDevice(Device):
         """Somebody puts an empty card in: what the node has not acknowledged is lost."""
         self.crash(back_ms, dark=True)
         self.sent.lost.update(self._medium.unacknowledged())
-        self._medium = Medium()
+        self._medium = self._empty_card()
+
+    def _empty_card(self) -> Medium:
+        return Medium(moved=self.sent.renumbered)
 
     def fail(self, *, reads: bool) -> None:
         """The card fails, or does not any more."""

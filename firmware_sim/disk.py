@@ -9,6 +9,8 @@ The model, which is harsher than ext4 on a good card:
 4. Any operation can be made to fail. A failed write may have written a part. A failed sync may have
    brought some sectors to the medium, and **forgets** that the others were ever written.
 5. The power can be cut at any operation; `crash(rng)` is the disk as it may look afterwards.
+6. The folder can be `away`: files that are open can be written and synced, and `sync` says that
+   nobody will find them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+
+from edge_opid.store.errors import StoreError
 
 SECTOR = 512
 
@@ -109,6 +113,7 @@ class TornDisk:
         self.step = 0
         self.cut_at: int | None = None
         self.dead = False
+        self.away = False  # moved, unmounted or deleted, while whoever has it open writes on
         self.capacity = 2**40
         self.fail: Callable[[str, str, int], int | None] = lambda _operation, _name, _step: None
         self.lies: Callable[[str, str], bool] = lambda _operation, _name: False
@@ -166,6 +171,7 @@ class TornDisk:
         self._cut_here()
         if not self.lies("sync", name):
             file.land(self.rng, "all")
+        self._check_there()
 
     def replace(self, old: str, new: str) -> None:
         """Two changes of names: neither is durable yet."""
@@ -189,6 +195,7 @@ class TornDisk:
         if not self.lies("sync_names", ""):
             self.durable = dict(self.files)
             self.renamings.clear()
+        self._check_there()
 
     # --- what others do to it ----------------------------------------------------------------
 
@@ -202,6 +209,7 @@ class TornDisk:
         for name, file in names.items():
             after.files[name] = file.after_power_cut(rng, spoil=spoil)
         after.durable = dict(after.files)
+        after.away = self.away
         return after
 
     def flip(self, name: str, bit: int) -> None:
@@ -213,6 +221,14 @@ class TornDisk:
     def used(self) -> int:
         """How many bytes the files take."""
         return sum(len(file.cache) for file in self.files.values())
+
+    def copied(self) -> TornDisk:
+        """Its files as a process sees them, on another disk."""
+        made = TornDisk(self.rng.randrange(2**32))
+        for name, file in self.files.items():
+            made.files[name] = File(bytearray(file.cache), bytearray(file.cache))
+        made.durable = dict(made.files)
+        return made
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -228,6 +244,10 @@ class TornDisk:
             raise PowerCut
         if code := self.fail(operation, name, self.step):
             raise _error(code, name)
+
+    def _check_there(self) -> None:
+        if self.away:
+            raise StoreError("state-gone", "the folder is not the one that was opened")
 
     def _cut_here(self) -> None:
         if self.step == self.cut_at:

@@ -27,6 +27,7 @@ does not depend on which others there are, so that a failing list can be made sh
 | `babble` | broker | it says things that mean nothing |
 | `stale` | node | the broker retains an older order of this node instead of the last |
 | `forge` | node | the broker retains an order that the gateway never gave |
+| `thread` | node, gateway | an error in its network's thread, which costs a connection, or the thread |
 | `liar` | node | whoever has its password says in its name what turns a group round |
 | `retain` | node | a foreign device of it retains what it says, and the connection breaks again |
 """
@@ -40,12 +41,12 @@ from random import Random
 BROKER = "broker"
 NODES = (
     *("kill", "power", "power", "power", "stop", "jump", "full", "stale", "forge"),
-    *("epoch", "gone", "liar"),
+    *("epoch", "gone", "liar", "thread"),
 )
 DEVICES = ("retain",)  # of nodes that hear a foreign device
 CARDS = ("card", "eio")  # of scripts alone
 SOURCES = ("kill", "power", "jump", "epoch", *CARDS)
-GATEWAY = ("kill", "kill", "jump", "epoch")
+GATEWAY = ("kill", "kill", "jump", "epoch", "thread")
 ANYONE = ("reset", "part", "slow", "noack", "poison", "poison")
 BROKERS = ("restart", "amnesia", "older", "again", "again", "babble")
 KINDS = frozenset((*NODES, *DEVICES, *SOURCES, *GATEWAY, *ANYONE, *BROKERS))

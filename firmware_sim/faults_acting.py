@@ -91,8 +91,17 @@ def _full(fleet: SimFleet, fault: Fault) -> None:
     fleet.clock.after(fault.for_ms, partial(node.refuse, writes=False))
 
 
+def _thread(fleet: SimFleet, fault: Fault) -> None:
+    deadly = fault.detail % 3 > 0
+    match fleet.devices[fault.target]:
+        case NodeDevice() as node:
+            node.link_fault(deadly=deadly)
+        case GatewayDevice() as gateway:
+            gateway.link_fault(deadly=deadly)
+
+
 def _gone(fleet: SimFleet, fault: Fault) -> None:
-    fleet.nodes[fault.target].unmount(fault.for_ms)
+    fleet.nodes[fault.target].unmount(fault.for_ms, deleted=fault.detail % 2 == 1)
 
 
 def _reset(fleet: SimFleet, fault: Fault) -> None:
@@ -213,4 +222,5 @@ _ACTS: dict[str, Callable[[SimFleet, Fault], None]] = {
     "poison": _poison,
     "retain": _retain,
     "liar": _liar,
+    "thread": _thread,
 }

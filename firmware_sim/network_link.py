@@ -12,12 +12,14 @@ from edge_opid.link.contract import (
     LinkCounters,
     LinkError,
     LinkEvent,
+    MessageDropped,
     Will,
 )
 from edge_opid.link.filters import check_filter, check_topic
 from edge_opid.link.mailbox import EVENTS_MAX
 from edge_opid.link.ordering import AckOrder
 from edge_opid.link.outbox import Outbox, Outgoing
+from edge_opid.link.packets import Framer, Message, PacketError, Refusal
 from firmware_sim.clock import dice
 from firmware_sim.network import Connection, Network
 from firmware_sim.network_packets import (
@@ -32,6 +34,8 @@ from firmware_sim.network_packets import (
 )
 
 RECONNECT_FIRST_MS, RECONNECT_MOST_MS = 200, 2_000
+CONFIRM_MS = 3_000  # as much as two slow packets take, and half as much again
+PACKET_BYTES_MAX = 4_096  # of a message that is more than a story
 STABLE_MS = 1_000  # a connection shorter than this does not reset the back-off
 
 
@@ -77,7 +81,8 @@ class SimLink:
         self._inbox: deque[Delivery] = deque()
         self._events: deque[LinkEvent] = deque(maxlen=EVENTS_MAX)
         self._connection: Connection | None = None
-        self._accepted = self._running = False
+        self._accepted = self._running = self._watching = False
+        self._dead = self._at_fault = False
         self._packet_id = self._since_ms = 0
         self._patience_ms, self._protocol = RECONNECT_FIRST_MS, "simulated"
 
@@ -94,7 +99,9 @@ class SimLink:
         self._dial()
 
     def check(self) -> None:
-        """There is no thread that could end."""
+        """Raise if what would be the network's thread has ended."""
+        if self._dead:
+            raise LinkError(f"link {self._client!r}: its thread has ended")
 
     def wait_connected(self, timeout_s: float) -> None:
         """Simulated time passes only between calls, so this is known at once."""
@@ -168,6 +175,18 @@ class SimLink:
         if self._connection is not None:
             self._connection.go_dark()
 
+    def fault(self) -> None:
+        """An error in a turn of what would be the network's thread: the next may do better."""
+        if self._connection is not None:
+            self._at_fault = True
+            self._connection.cut("the link's own fault")
+
+    def die(self) -> None:
+        """What would be the network's thread ends: nobody will ever dial again."""
+        self.abort()
+        self._dead = True
+        self._events.append(Disconnected("the link's thread ended", refused=True, fault=True))
+
     # --- the network's side -----------------------------------------------------------------------
 
     def received(self, connection: Connection, packet: Packet) -> None:
@@ -200,7 +219,9 @@ class SimLink:
         self._order.new_connection()
         self._inbox = deque(each for each in self._inbox if each.receipt is None)
         if was:
-            self._events.append(Disconnected(reason))
+            self._events.append(Disconnected(reason, fault=self._at_fault))
+        self.counters.faults += self._at_fault
+        self._at_fault = False
         if self._running:
             self._on_arrival()
             self._try_later()
@@ -212,6 +233,7 @@ class SimLink:
         if self._connection is None:
             self._try_later()
             return
+        self._framer = Framer(mqtt_5=True, packet_bytes_max=PACKET_BYTES_MAX)
         hello = Connect(self._client, self._persistent, self._window, self._will)
         self._connection.up.send(hello)
 
@@ -242,25 +264,27 @@ class SimLink:
         )
 
     def _decipher(self, connection: Connection, data: bytes) -> None:
-        """OLD: as paho does."""
-        from paho.mqtt.properties import Properties
-        from paho.mqtt.packettypes import PacketTypes
-        qos, at = data[0] >> 1 & 3, 1
-        while data[at] & 128:
-            at += 1
-        at += 1
-        size = int.from_bytes(data[at : at + 2], "big")
-        topic = data[at + 2 : at + 2 + size].decode()
-        at += 2 + size
-        packet_id = int.from_bytes(data[at : at + 2], "big") if qos else 0
-        at += 2 if qos else 0
-        try:
-            _, length = Properties(PacketTypes.PUBLISH).unpack(data[at:])
-        except Exception as e:
-            connection.cut("malformed packet")
-            return
-        payload = data[at + length :]
-        self._arrived(packet_id, Outgoing(topic, payload, qos, bool(data[0] & 1)))
+        """Bytes, as TCP brings them: in pieces, and by the framer of the real link."""
+        for piece in (data[: len(data) // 3], data[len(data) // 3 :]):
+            self._framer.feed(piece)
+            try:
+                while (found := self._framer.take()) is not None:
+                    self._understood(found)
+            except PacketError as error:
+                connection.cut(str(error))
+                return
+
+    def _understood(self, found: Message | Refusal | bytes) -> None:
+        match found:
+            case Message(topic, payload, qos, retain, packet_id):
+                self._arrived(packet_id, Outgoing(topic, payload, qos, retain))
+            case Refusal(reason, qos, packet_id):
+                self.counters.received += 1
+                self.counters.dropped[reason] += 1
+                self._events.append(MessageDropped(reason, self.counters.dropped[reason]))
+                if qos == 1:
+                    for ready in self._order.acknowledge(self._order.arrived(packet_id)) or ():
+                        self._send(Confirm(ready))
 
     def _flush(self) -> None:
         while self._accepted and (message := self._outbox.next(self._room)) is not None:
@@ -268,9 +292,27 @@ class SimLink:
             self._send(Publish(self._packet_id, message))
             if message.qos:
                 self._outbox.sent(self._packet_id, message, self._network.clock.now_ms / 1000)
+                self._watch()
             else:
                 self._outbox.done(message)
                 self.counters.published += 1
+
+    def _watch(self) -> None:
+        """Look for the unconfirmed, as long as there is anything to be confirmed."""
+        if not self._watching:
+            self._watching = True
+            self._network.clock.after(CONFIRM_MS, self._look)
+
+    def _look(self) -> None:
+        """A confirmation was lost: MQTT sends again on the next connection, and not before."""
+        self._watching = False
+        oldest_s = self._outbox.oldest_s
+        if self._connection is None or oldest_s is None:
+            return
+        if self._network.clock.now_ms - 1000 * oldest_s >= CONFIRM_MS:
+            self._connection.cut("the broker did not confirm a publication")
+        else:
+            self._watch()
 
     def _send(self, packet: Packet) -> None:
         if self._accepted and self._connection is not None:

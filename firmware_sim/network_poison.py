@@ -2,7 +2,7 @@
 
 All of them are valid MQTT 5: mosquitto takes them from anybody who may publish, and sends them on
 to everybody who asked. What is odd about them are properties that nobody here uses, the text in
-them, or the topic.
+them, the topic, or the size.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from random import Random
 
 from edge_opid.link.outbox import Outgoing
+from edge_opid.link.packets import publish_packet
 
-PUBLISH = 0x30
 FORMAT, EXPIRY, CONTENT_TYPE, RESPONSE, CORRELATION, USER = 0x01, 0x02, 0x03, 0x08, 0x09, 0x26
+TOO_MANY = 5_000  # bytes: more than a simulated link takes
 ODD = ("\ufeff", "", "\ufeffk", "\U0010fffd", "e\u0301", "\u202e", "x" * 300)
 """A byte order mark, nothing, the last character there is, two that are one, a turn to the left."""
 
@@ -20,7 +21,7 @@ ODD = ("\ufeff", "", "\ufeffk", "\U0010fffd", "e\u0301", "\u202e", "x" * 300)
 class Poison(bytes):
     """A payload that comes with properties.
 
-    >>> packet = Poison(b"21.3", b"").packet(7, Outgoing("a/b", b"", qos=1, retain=True))
+    >>> packet = Poison(b"21.3", b"").packet(7, Outgoing("a/b", b"", 1, True))
     >>> packet.hex(" ")
     '33 0c 00 03 61 2f 62 00 07 00 32 31 2e 33'
     """
@@ -34,9 +35,14 @@ class Poison(bytes):
 
     def packet(self, packet_id: int, message: Outgoing) -> bytes:
         """The PUBLISH that brings it."""
-        number = packet_id.to_bytes(2, "big") if message.qos else b""
-        body = text(message.topic) + number + varied(len(self.properties)) + self.properties + self
-        return bytes((PUBLISH | message.qos << 1 | message.retain,)) + varied(len(body)) + body
+        return publish_packet(
+            message.topic.encode(),
+            self,
+            qos=message.qos,
+            retain=message.retain,
+            packet_id=packet_id,
+            properties=self.properties,
+        )
 
 
 def poison(chance: Random, payload: bytes) -> Poison:
@@ -51,7 +57,8 @@ def poison(chance: Random, payload: bytes) -> Poison:
         bytes((CORRELATION,)) + counted(chance.randbytes(chance.choice((0, 1, 900)))),
         bytes((FORMAT, 1, EXPIRY, 0, 0, 0, 9)) + user,
     )
-    return Poison(payload, chance.choice(kinds))
+    large = chance.randbytes(TOO_MANY) if chance.random() < 0.2 else payload
+    return Poison(large, chance.choice(kinds))
 
 
 def odd_topic(chance: Random, filter_: str) -> str:
@@ -68,14 +75,3 @@ def text(line: str) -> bytes:
 def counted(data: bytes) -> bytes:
     """As MQTT writes bytes: their number, and they."""
     return len(data).to_bytes(2, "big") + data
-
-
-def varied(number: int) -> bytes:
-    """As MQTT writes lengths: seven bits a byte, the lowest first.
-
-    >>> varied(5).hex(), varied(321).hex()
-    ('05', 'c102')
-    """
-    if number < 128:
-        return bytes((number,))
-    return bytes((number % 128 | 128,)) + varied(number // 128)
