@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,3 +48,11 @@ def next_event(link: MqttLink, kind: type) -> LinkEvent:
         if event is None:
             time.sleep(0.005)
     raise AssertionError(f"no {kind.__name__} in {WAIT_S} s")
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Return as soon as it is true."""
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

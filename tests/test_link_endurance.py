@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from links import WAIT_S, link_to, next_event, take
+from links import WAIT_S, link_to, next_event, take, wait_until
 from mosquitto import Mosquitto
 from raw_mqtt import PUBACK, proxy
 from test_link_mqtt import fake_broker, is_version_5
 
-from edge_opid.link import Connected, Disconnected, LinkError, MqttOptions
-from edge_opid.link.connection import Connection
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.link import Connected, Disconnected
+from edge_opid.link.exchange import Exchange
+from edge_opid.link.packets import Message
 
 CONNACK_5 = b"\x20\x03\x00\x00\x00"
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_lost_confirmations_do_not_make_a_link_mute(tmp_path: Path) -> None:
@@ -77,7 +68,7 @@ def test_one_unanswered_connect_is_no_reason_to_leave_mqtt_5() -> None:
 
 
 def test_broker_that_learned_mqtt_5_is_spoken_to_in_5_again() -> None:
-    """A broker is upgraded; a link that was once refused would speak 3.1.1 for the rest of its life."""
+    """A broker is upgraded: a link that was once refused must not speak 3.1.1 for ever."""
     upgraded = threading.Event()
 
     def broker(packet: bytes) -> bytes | None:
@@ -93,3 +84,67 @@ def test_broker_that_learned_mqtt_5_is_spoken_to_in_5_again() -> None:
         upgraded.set()
         link.publish("a", b"1")  # at this the broker hangs up, whatever the version
         wait_until(lambda: next_event(link, Connected) == Connected(False, "MQTT 5"))
+
+
+def test_error_of_our_own_costs_a_connection_and_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory for one moment, in the middle of a delivery: it comes again, and is counted."""
+    plain, failures = Exchange.arrived, [MemoryError(), KeyError("a bug")]
+
+    def arrived(exchange: Exchange, message: Message) -> None:
+        if failures:
+            raise failures.pop()
+        plain(exchange, message)
+
+    monkeypatch.setattr(Exchange, "arrived", arrived)
+    with Mosquitto(tmp_path) as broker, link_to(broker.port) as link:
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        link.publish("a", b"precious")
+        assert [d.payload for d in take(link, 1)] == [b"precious"]
+        assert link.counters.faults == 2
+        assert link.counters.reconnects == 2
+        event = next_event(link, Disconnected)
+        assert event == Disconnected("the link's own fault: KeyError('a bug')", fault=True)
+        link.check()  # it is alive
+
+
+NONSENSE = {
+    "nothing of a CONNACK": b"\x20\x00",
+    "CONNACK twice": CONNACK_5,
+    "SUBACK without a packet id": b"\x90\x01\x00",
+    "SUBACK of unknown properties": b"\x90\x06\x00\x01\x02\xff\xff\x00",
+    "PUBACK without a packet id": b"\x40\x00",
+    "PUBACK of half a packet id": b"\x40\x01\x00",
+    "PUBACK of an unknown reason": b"\x40\x03\x00\x01\x77",
+    "PUBREC of an odd text": b"\x50\x0a\x00\x01\x80\x06\x1f\x00\x03\xef\xbb\xbf",
+    "UNSUBACK of nothing": b"\xb0\x00",
+    "DISCONNECT of an unknown reason": b"\xe0\x01\x33",
+    "DISCONNECT of an odd text": b"\xe0\x08\x8b\x06\x1f\x00\x03\xef\xbb\xbf",
+    "AUTH": b"\xf0\x00",
+    "type 0": b"\x00\x00",
+    "SUBSCRIBE": b"\x82\x06\x00\x01\x00\x00\x01a",
+    "PINGRESP with a body": b"\xd0\x02ab",
+    "length of five bytes": b"\x30\xff\xff\xff\xff\x01",
+    "SUBACK of 256 MB": b"\x90\xff\xff\xff\x7f",
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["as its answer", "after its answer"])
+def test_broker_that_talks_nonsense_costs_connections_only(first: bool) -> None:
+    """Only the broker itself can say such things; whatever it says, the next connection works."""
+    waiting = list(NONSENSE.values())
+
+    def broker(packet: bytes) -> bytes | None:
+        if packet[:1] == b"\x10":
+            answer = CONNACK_5 if is_version_5(packet) else b"\x20\x02\x00\x00"
+            return (b"" if first and waiting else answer) + (waiting.pop() if waiting else b"")
+        return b"" if packet else None
+
+    with fake_broker(broker) as port, link_to(port, connect_timeout_s=0.2) as link:
+        wait_until(lambda: not waiting)
+        link.publish("a", b"1", qos=0)
+        wait_until(lambda: link.counters.published == 1)
+        link.check()
+        assert link.connected

@@ -145,7 +145,7 @@ def test_poison_that_waited_for_us_is_a_message_like_any_other(tmp_path: Path) -
 
 @pytest.mark.parametrize("mqtt_5", [True, False])
 def test_message_of_any_size_costs_one_message_and_no_memory(tmp_path: Path, mqtt_5: bool) -> None:
-    """MQTT 3.1.1 has no way to tell a broker our limit: 32 MB come, are skipped and acknowledged."""
+    """MQTT 3.1.1 cannot tell a broker our limit: 32 MB come, are skipped and acknowledged."""
     size = 32 * 2**20
     with Mosquitto(tmp_path) as broker, link_to(broker.port, mqtt_5_first=mqtt_5) as link:
         link.subscribe(["a"])
