@@ -14,8 +14,11 @@ from typing import Any, TypeVar
 from gateway.registry import (
     ChangeRecord,
     ChangeState,
+    DoubtRecord,
     ExampleRecord,
     FitRecord,
+    ForgottenRecord,
+    IssuedRecord,
     LayoutRecord,
     NodeKey,
     NodeRecord,
@@ -41,12 +44,22 @@ class MemoryRecords(Store):
     def claim(self) -> None:
         """Nobody else can reach it."""
 
+    def reclaim(self) -> bool:
+        """Its lock is never lost."""
+        return False
+
     def close(self) -> None:
         """There is nothing to let go of."""
 
     def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
         """As `Store`."""
-        for record in records:
+        every = list(records)
+        for record in every:
+            if isinstance(record, ForgottenRecord):
+                self._forget(record)
+        for record in every:
+            if isinstance(record, ForgottenRecord):
+                continue
             key = tuple(getattr(record, name) for name in record.KEY)
             self._rows.setdefault(type(record), {})[key] = record
             if isinstance(record, SummaryRecord):
@@ -54,6 +67,13 @@ class MemoryRecords(Store):
         for number, outcome in (outcomes or {}).items():
             if not self._commands[number].outcome:
                 self._commands[number] = replace(self._commands[number], outcome=outcome)
+
+    def _forget(self, node: ForgottenRecord) -> None:
+        for table in self._rows.values():
+            for key, record in list(table.items()):
+                whose = getattr(record, "site", None), getattr(record, "node", None)
+                if whose == (node.site, node.node):
+                    del table[key]
 
     def _drop_old_summaries(self, record: SummaryRecord) -> None:
         mine = [key for key in self._table(SummaryRecord) if key[:2] == (record.site, record.node)]
@@ -84,6 +104,8 @@ class MemoryRecords(Store):
             list(newest.values()),
             self._all(OrderRecord),
             changes,
+            doubts=self._all(DoubtRecord),
+            issued=self._all(IssuedRecord),
             next_change=max((each.id for each in self._all(ChangeRecord)), default=0) + 1,
         )
 
@@ -132,3 +154,4 @@ class MemoryRecords(Store):
     def command(self, number: int) -> CommandRecord | None:
         """As `Store`."""
         return self._commands.get(number)
+

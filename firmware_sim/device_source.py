@@ -24,7 +24,7 @@ from edge_opid.source.source import Source
 from edge_opid.source.spool import Renumber, Spool, SpoolError
 from firmware_sim.checks_promise import Said, SentBy
 from firmware_sim.clock import dice
-from firmware_sim.device import Device
+from firmware_sim.device import SUPERVISOR_MS, Device, Ended
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
 
@@ -202,15 +202,18 @@ class SourceDevice(Device):
         chance = dice(self.seed, self.client, "boot", self.life)
         kind = type("ThisSource", (SimSource,), {"medium": self._medium, "chance": chance})
         self.link = link
-        self.source: Source = kind(
-            self._config,
-            link,
-            self._encoded,
-            decode_reading,
-            self._heard,
-            self.wall.wall,
-            self.wall.monotonic,
-        )
+        try:
+            self.source: Source = kind(
+                self._config,
+                link,
+                self._encoded,
+                decode_reading,
+                self._heard,
+                self.wall.wall,
+                self.wall.monotonic,
+            )
+        except SpoolError as error:
+            raise Ended(str(error)) from error
         self.source.__enter__()
         self.clock.after(self._period_ms, partial(self._sample, self.life))
 
@@ -254,6 +257,12 @@ class SourceDevice(Device):
         if seq and Number(boot, seq) <= self.sent.highest:
             self.sent.heard(Number(boot, seq))  # 0 acknowledges nothing: it asks for the first
         return boot, seq, newest
+
+    def ended(self) -> None:
+        """Its supervisor starts it again."""
+        self.alive = False
+        self.link.abort()
+        self.boot_later(SUPERVISOR_MS)
 
     # --- what can happen to it --------------------------------------------------------------------
 
