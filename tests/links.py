@@ -50,9 +50,9 @@ def next_event(link: MqttLink, kind: type) -> LinkEvent:
     raise AssertionError(f"no {kind.__name__} in {WAIT_S} s")
 
 
-def wait_until(true: Callable[[], bool]) -> None:
+def wait_until(true: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
     """Return as soon as it is true."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -6,6 +6,7 @@ Both live on the loopback interface and end by themselves.
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,16 +17,29 @@ from edge_opid.link.packets import length_bytes
 
 PATIENCE_S = 10.0
 PUBACK = 0x40
+U_FEFF = b"\x26\x00\x01k\x00\x03\xef\xbb\xbf"  # the user property k = U+FEFF
 
 
 class RawClient:
-    """A connected client of no library: what it sends may be as odd as MQTT allows, or odder."""
+    """A connected client of no library: what it sends may be as odd as MQTT 5 allows, or odder.
 
-    def __init__(self, port: int, client_id: str = "raw", *, mqtt_5: bool = True) -> None:
+    `keep` asks for the session that the broker has for this client id, and leaves it behind.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        client_id: str = "raw",
+        *,
+        keep: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._socket = socket.create_connection((HOST, port), PATIENCE_S)
-        level, properties = (5, b"\x00") if mqtt_5 else (4, b"")
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=HOST)
+        flags, properties = (0, b"\x05\x11\x00\x00\xff\xff") if keep else (2, b"\x00")
         name = client_id.encode()
-        body = b"\x00\x04MQTT" + bytes([level, 2]) + b"\x00\x3c" + properties
+        body = b"\x00\x04MQTT" + bytes([5, flags]) + b"\x00\x3c" + properties
         body += len(name).to_bytes(2, "big") + name
         self.send(b"\x10" + length_bytes(len(body)) + body)
         connack = self.receive()

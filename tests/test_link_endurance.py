@@ -106,7 +106,7 @@ def test_error_of_our_own_costs_a_connection_and_no_message(
         assert link.counters.faults == 2
         assert link.counters.reconnects == 2
         event = next_event(link, Disconnected)
-        assert event == Disconnected("the link's own fault: KeyError('a bug')", fault=True)
+        assert event == Disconnected("the link failed: KeyError('a bug')", fault=True)
         link.check()  # it is alive
 
 

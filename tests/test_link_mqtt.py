@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from links import WAIT_S, link_to, next_event, take
 from mosquitto import HOST, Mosquitto
+from raw_mqtt import U_FEFF, RawClient
 
 from edge_opid.link import (
     Connected,
@@ -25,8 +26,8 @@ from edge_opid.link import (
 )
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.mqtt import MqttLink
-from edge_opid.link.options import read_credentials
-from edge_opid.link.packets import NOT_UTF8, Message, Refusal
+from edge_opid.link.options import read_credentials, tls_context
+from edge_opid.link.packets import NOT_UTF8, Message, Refusal, publish_packet
 
 
 def secret(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -147,6 +148,26 @@ def test_client_certificate_opens_the_door(tls_broker: Mosquitto, certificates: 
         sent = [number.to_bytes(2, "big") * 500 for number in range(300)]
         assert all(link.publish("a", payload) for payload in sent)
         assert [d.payload for d in take(link, 300)] == sent
+        assert link.counters.reconnects == 0
+
+
+def test_poison_over_tls_is_a_message_like_any_other(
+    tls_broker: Mosquitto, certificates: Path
+) -> None:
+    """The framer stands behind the TLS layer: U+FEFF in a property ended this session, too."""
+    files = TlsFiles(*(certificates / name for name in ("ca.pem", "client.pem", "client.key")))
+    poison = publish_packet(b"a", b"poison", qos=1, packet_id=1, properties=U_FEFF)
+    with (
+        link_to(tls_broker.port, tls=files) as link,
+        RawClient(tls_broker.port, tls=tls_context(files)) as stranger,
+    ):
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        link.publish("a", b"ready")
+        take(link, 1)
+        assert stranger.accepted(poison)
+        link.publish("a", b"next")
+        assert [d.payload for d in take(link, 2)] == [b"poison", b"next"]
         assert link.counters.reconnects == 0
 
 

@@ -9,11 +9,17 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from links import WAIT_S, link_to, take
+from fleet_rig import SITE
+from gateway_process import GatewayProcess
+from links import WAIT_S, link_to, take, wait_until
 from mosquitto import Mosquitto
-from raw_mqtt import RawClient
+from node_process import NodeProcess
+from raw_mqtt import U_FEFF, RawClient
 
 from edge_opid.link.packets import length_bytes, publish_packet
+from edge_opid.notify import read_status
+
+PATIENCE_S = 60.0  # for a process to start on a busy machine
 
 ODD_TEXTS = {
     "empty": b"",
@@ -118,7 +124,6 @@ def test_no_message_a_broker_forwards_ends_the_session(tmp_path: Path, mqtt_5: b
     assert 40 < len(forwarded) < len(odd_publications())  # mosquitto refuses what is not UTF-8
 
 
-U_FEFF = b"\x26\x00\x01k\x00\x03\xef\xbb\xbf"  # the user property k = U+FEFF
 POISON = publish_packet(b"a", b"poison", qos=1, retain=True, packet_id=1, properties=U_FEFF)
 
 
@@ -172,3 +177,69 @@ def test_message_of_any_size_costs_one_message_and_no_memory(tmp_path: Path, mqt
             again.publish("a", b"after")
             assert [d.payload for d in take(again, 1)] == [b"after"]
             assert again.counters.received == 1
+
+
+def test_message_of_qos_2_goes_through_its_four_steps_and_is_dropped(tmp_path: Path) -> None:
+    """Whoever took over our session for a moment left a subscription with QoS 2 behind."""
+    with Mosquitto(tmp_path) as broker:
+        with RawClient(broker.port, "n1", keep=True) as thief:
+            thief.send(b"\x82\x07\x00\x01\x00\x00\x01x\x02")
+            assert thief.receive() == b"\x90\x04\x00\x01\x00\x02"
+        with RawClient(broker.port) as stranger:
+            stranger.send(publish_packet(b"x", b"?", qos=2, packet_id=5, properties=b""))
+            assert stranger.receive()[:1] == b"\x50"
+            stranger.send(b"\x62\x02\x00\x05")
+            assert stranger.receive()[:1] == b"\x70"
+        for unasked_for in ({"QoS 2": 1}, {}):  # the second time it does not come again
+            with link_to(broker.port) as link:
+                link.subscribe(["a"])
+                link.wait_connected(WAIT_S)
+                link.publish("a", b"next")
+                assert [d.payload for d in take(link, 1)] == [b"next"]
+                assert link.stop() == 0
+                assert link.counters.dropped == unasked_for
+                assert link.counters.reconnects == 0
+
+
+NODE = """
+[node]
+site = "farm"
+node = "n1"
+classes = ["fine", "dry"]
+[[sensors]]
+id = "t"
+"""
+
+
+def test_poison_costs_a_node_one_message(tmp_path: Path) -> None:
+    """A real node, and a reading with the user property k = U+FEFF before it and after."""
+    topic = b"opid/1/farm/n1/reading/attic"
+    poison = publish_packet(topic, b"?", qos=1, retain=True, packet_id=1, properties=U_FEFF)
+    with Mosquitto(tmp_path / "broker") as broker, RawClient(broker.port) as stranger:
+        assert stranger.accepted(poison)
+        with NodeProcess(tmp_path, broker.port, NODE) as node:
+            path = node.config.status_file
+            wait_until(lambda: path.exists() and read_status(path)["received"] >= 1, PATIENCE_S)
+            assert stranger.accepted(poison)
+            wait_until(lambda: read_status(path)["received"] >= 2, PATIENCE_S)
+            status = read_status(path)
+            assert (status["connected"], status["reconnects"]) == (True, 0)
+            assert status["link"] == "ok"
+            assert node.stop() == 0
+
+
+def test_poison_retained_costs_a_gateway_one_message(tmp_path: Path) -> None:
+    """On a node's status it came with every subscription: nobody was given an order any more."""
+    topic = f"opid/1/{SITE}/n1/status".encode()
+    poison = publish_packet(topic, b"?", qos=1, retain=True, packet_id=1, properties=U_FEFF)
+    with Mosquitto(tmp_path / "broker") as broker, RawClient(broker.port) as stranger:
+        assert stranger.accepted(poison)
+        gateway = GatewayProcess(tmp_path / "gateway", broker.port, ["n1"])
+        gateway.start()
+        try:
+            wait_until(lambda: "event=refused" in gateway.log(), PATIENCE_S)
+            assert "event=disconnected" not in gateway.log()
+            assert gateway.connections() == 1
+            assert gateway.stop() == 0
+        finally:
+            gateway.kill()

@@ -183,7 +183,7 @@ class MqttLink:
         return time.monotonic() - began if connection.accepted else 0.0
 
     def _fault(self, connection: Connection, error: Exception) -> None:
-        connection.end = Disconnected(f"the link's own fault: {error!r}", fault=True)
+        connection.end = Disconnected(f"the link failed: {error!r}", fault=True)
         count = self.counters.faults + 1
         if log.worth_a_line(count):
             log.error("link fault", trace=True, why=repr(error), count=count)
