@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,4 +32,11 @@ class Release(NamedTuple):
     token: object
 
 
-Action = Append | Commit | Publish | Release
+class Warn(NamedTuple):
+    """Write a line to the log: something that whoever looks after the node should know."""
+
+    event: str
+    fields: Mapping[str, object]
+
+
+Action = Append | Commit | Publish | Release | Warn
