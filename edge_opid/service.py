@@ -36,7 +36,7 @@ from edge_opid.link.contract import (
     PublishRefused,
     SubscriptionRefused,
 )
-from edge_opid.node.actions import Action, Append, Commit, Publish, Refused, Release
+from edge_opid.node.actions import Action, Append, Commit, Publish, Refused, Release, Warn
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.notify import Notify, write_status
 from edge_opid.store import Store, StoreError
@@ -212,6 +212,8 @@ class Service:
                     self._do(self._commit())
                 case Publish():
                     self._publish(action)
+                case Warn(event, fields):
+                    log.warning(event, **fields)
                 case Release(token):
                     if isinstance(token, Delivery):
                         self._link.acknowledge(token)

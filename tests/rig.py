@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nacl.signing import SigningKey
 
-from edge_opid.node.actions import Append, Commit, Publish, Release
+from edge_opid.node.actions import Append, Commit, Publish, Release, Warn
 from edge_opid.node.config import NodeConfig, SensorConfig
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.wire import (
@@ -82,6 +82,7 @@ class Rig:
     pending: list[bytes] = field(default_factory=list)
     published: list[tuple[str, bytes, bool]] = field(default_factory=list)
     released: list[object] = field(default_factory=list)
+    warned: list[Warn] = field(default_factory=list)
     disk_full: bool = False
 
     @classmethod
@@ -97,6 +98,8 @@ class Rig:
                     self.published.append((topic, payload, retain))
                 case Release(token):
                     self.released.append(token)
+                case Warn():
+                    self.warned.append(action)
                 case Commit():
                     self.commit(now_ms)
 

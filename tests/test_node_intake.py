@@ -7,13 +7,15 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rig import Rig
 
 from edge_opid.errors import Refusal
-from edge_opid.node.intake import Duplicate, Held, Intake, IntakeLimits, Take
+from edge_opid.node.intake import Duplicate, Held, Intake, Take
 from edge_opid.node.rate import RateLimit
 from edge_opid.node.register import Register
+from edge_opid.node.snapshot import pack_state, unpack_state
 from edge_opid.source import Number, ResendWindow
-from edge_opid.wire import Reading
+from edge_opid.wire import Ack, Reading
 
 
 def reading(seq: int, boot: int = 1, width: int = 1) -> Reading:
@@ -172,18 +174,115 @@ def test_numbers_that_moved_under_a_wait_are_not_applied_again() -> None:
     assert node.seqs("attic") == [22]
 
 
-def test_invented_sources_do_not_fill_the_state() -> None:
-    """Every source costs room for ever: one too many is refused, the known ones are served."""
-    node = Node()
-    node.intake = Intake(node.register, limits=IntakeLimits(sources_max=2))
-    node.offer("a", reading(1), 0)
-    node.offer("b", reading(1), 0)
-    refused = node.offer("c", reading(1), 0)
-    assert isinstance(refused, Refusal)
-    assert refused.reason == "too-many-sources"
-    assert [node.intake.admits(source) for source in "abc"] == [True, True, False]
-    node.offer("a", reading(2), 0)
-    assert node.expected == {"a": (1, 3), "b": (1, 2)}
+def test_reading_of_a_boot_that_is_over_is_told_which_is_the_newest() -> None:
+    """A new card in 1970, or one put back: applied or not, its sender must know how to go on."""
+    node = Node(attic=(5, 8))
+    node.offer("attic", reading(1, boot=9), 0)
+    assert node.offer("attic", reading(3, boot=5), 0) == Duplicate(5, 7, newest=9)
+    assert node.offer("attic", reading(8, boot=5), 0) == Duplicate(5, 7, newest=9)
+    assert node.offer("attic", reading(1, boot=6), 0) == Duplicate(6, 0, newest=9)
+    assert node.intake.counts == Counter({"duplicate": 1, "boot-over": 2})
+    assert node.expected == {"attic": (9, 2)}
+
+
+def test_boot_is_not_over_before_the_newer_one_is_durable() -> None:
+    """A power cut would open it again, and what got another number meanwhile would come twice."""
+    node = Node(attic=(5, 8))
+    committed = dict(node.expected)
+    node.intake = Intake(node.register, committed)
+    node.offer("attic", reading(1, boot=9), 0)
+    early = node.offer("attic", reading(8, boot=5), 0)
+    assert isinstance(early, Refusal)
+    assert early.reason == "boot-unsettled"
+    committed.update(node.expected)
+    assert node.offer("attic", reading(8, boot=5), 0) == Duplicate(5, 7, newest=9)
+    assert node.seqs("attic") == [1]
+
+
+def test_former_boots_are_remembered_across_restarts_and_bounded() -> None:
+    """The last eight boots of a source cost a few bytes each; a crash loop costs no more."""
+    register = Register()
+    for boot in range(1, 101):
+        register.accepted("attic", boot, seq=boot)
+    again = Register.restored(unpack_state(pack_state(register.state())))
+    assert [again.last_of("attic", boot) for boot in (91, 92, 99, 100)] == [0, 92, 99, 100]
+    assert again.state() == register.state()
+
+
+def test_forged_boot_too_far_ahead_is_refused() -> None:
+    """The highest boot of all would leave its source none to go on with, for ever."""
+    node = Node(attic=(5, 8))
+    for boot in (2**53 - 1, 2**52 + 2**26 + 1):
+        refused = node.offer("attic", reading(1, boot=boot), 0)
+        assert isinstance(refused, Refusal)
+        assert refused.reason == "boot-too-far"
+    assert node.expected == {"attic": (5, 8)}
+    node.offer("attic", reading(1, boot=2**52 + 2**26), 0)
+    node.offer("attic", reading(1, boot=2**52 + 2 * 2**26), 0)
+    assert node.expected == {"attic": (2**52 + 2 * 2**26, 2)}
+
+
+DAY_MS = 86_400_000
+
+
+def fill(rig: Rig, names: list[str], values: dict[str, float], now_ms: int) -> None:
+    for name in names:
+        rig.read(1, values, source=name, now_ms=now_ms)
+    rig.commit(now_ms)
+
+
+def test_invented_sources_that_bring_nothing_lock_nobody_out() -> None:
+    """256 names cost an attacker nothing: they make room; every real source keeps its number."""
+    rig = Rig.make()
+    fill(rig, ["attic"], {"a": 1.0}, 0)
+    fill(rig, [f"x{each}" for each in range(1_000)], {"nonsense": 1.0}, 1_000)
+    fill(rig, ["cellar"], {"b": 1.0}, 2_000)
+    fill(rig, [f"y{each}" for each in range(1_000)], {}, 3_000)
+    known = rig.node.state.expected
+    assert known["attic"] == known["cellar"] == (1, 2)
+    assert len(known) == 256
+    assert rig.node.status(3_000).counts["source-forgotten"] == 2_002 - 256
+    assert rig.warned[0].event == "source forgotten"
+    assert rig.warned[0].fields == {"source": "x0", "count": 1}
+    assert len(rig.warned) == 11  # the 1st, 2nd, 4th … time
+    before = len(rig.acks())
+    rig.read(1, {"a": 1.0}, source="attic", now_ms=4_000)  # an acknowledgement was lost
+    assert rig.acks()[before:] == [Ack(1, 1)]
+    assert rig.node.counted()["duplicate"] == 1
+
+
+def test_full_register_of_sources_in_use_refuses_and_says_so() -> None:
+    """None of them may be forgotten within a day, or what it sends again would be learned twice."""
+    rig = Rig.make()
+    fill(rig, [f"s{each}" for each in range(256)], {"a": 1.0}, 0)
+    fill(rig, ["new"], {"a": 1.0}, DAY_MS - 1)
+    assert "new" not in rig.node.state.expected
+    assert rig.statuses()[-1].degraded[0] == "256 sources: new ones are refused"
+    assert rig.statuses()[-1].counts["too-many-sources"] == 1
+    assert [(each.event, each.fields["source"]) for each in rig.warned] == [
+        ("too many sources", "new")
+    ]
+    fill(rig, ["s0"], {}, DAY_MS)  # a copy: it is heard, and nothing else
+    rig.read(2, {"a": 1.0}, source="s0", now_ms=DAY_MS)
+    fill(rig, ["new"], {"a": 1.0}, DAY_MS)
+    assert rig.node.state.expected["new"] == (1, 2)
+    assert rig.node.state.expected["s0"] == (1, 3)
+    assert "s1" not in rig.node.state.expected  # the one heard longest ago
+    late = rig.node.status(DAY_MS + 600_000)
+    assert not [each for each in late.degraded if "refused" in each]
+    assert late.counts["source-forgotten"] == 1
+
+
+def test_replay_forgets_the_same_sources() -> None:
+    """Who makes room is part of the state: the journal gives the same bits."""
+    rig = Rig.make()
+    fill(rig, ["attic"], {"a": 1.0}, 0)
+    fill(rig, [f"x{each}" for each in range(300)], {"nonsense": 1.0}, 1_000)
+    half, snapshot = len(rig.durable), rig.frozen()
+    fill(rig, [f"y{each}" for each in range(300)], {"nonsense": 1.0}, 2_000)
+    assert rig.reborn().frozen() == rig.frozen()
+    assert rig.reborn(snapshot, half).frozen() == rig.frozen()
+    assert len(rig.node._committed) == 256
 
 
 def test_clock_set_back_delays_no_request() -> None:

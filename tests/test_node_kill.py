@@ -143,7 +143,7 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
         lost = source.counters.lost + source.counters.refused
 
     kept = unpack_state(node.snapshot())
-    assert kept["expected"] == {"s": [source.boot, READINGS + 1]}
+    assert kept["register"]["expected"] == {"s": [source.boot, READINGS + 1]}
     assert sum(kept["frequency"]) == READINGS
     now_ms = kept["hearing"]["last"]["a"]
     assert node.snapshot() == reference(node.config.node, source.boot, now_ms)

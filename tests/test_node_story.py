@@ -205,7 +205,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(story):
     numbers = [prediction.instance.seq for prediction in predictions]
     assert numbers == list(range(1, READINGS + 1))
     final = unpack_state(node.snapshot())
-    assert final["expected"] == {"s": [source.boot, READINGS + 1]}
+    assert final["register"]["expected"] == {"s": [source.boot, READINGS + 1]}
     assert sum(final["frequency"]) == READINGS
 
 

@@ -200,7 +200,7 @@ def test_two_scripts_cannot_share_a_folder(tmp_path: Path) -> None:
     """They would give two readings the same number; the first goes on undisturbed."""
     station = Station(tmp_path)
     source = station.source()
-    with pytest.raises(SpoolError, match="its own folder"):
+    with pytest.raises(SpoolError, match="give each script its own folder"):
         station.source()
     source.send({"temp": 1.0})
     station.run(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,4 +40,11 @@ class Refused(NamedTuple):
     times: int
 
 
-Action = Append | Commit | Publish | Release | Refused
+class Warn(NamedTuple):
+    """Write a line to the log: something that whoever looks after the node should know."""
+
+    event: str
+    fields: Mapping[str, object]
+
+
+Action = Append | Commit | Publish | Release | Refused | Warn

@@ -41,7 +41,7 @@ from .desired import verified
 from .effects import Effect, Predicted
 from .foreign import ForeignTopic, parse
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
-from .intake import Duplicate, Held, Intake, Take
+from .intake import TOO_MANY, Duplicate, Held, Intake, Take
 from .rate import RateLimit
 from .reports import Reports
 from .serving import Serving
@@ -53,6 +53,7 @@ _parsed = lru_cache(maxsize=512)(Topic.parse)
 """A node hears the same few topics again and again."""
 
 STATUS_MS = 30_000
+FULL_MS = 600_000  # after which a source that was refused for want of room is history
 SOON_MS = 1_000  # after which a status may say that sensors fell silent or returned
 
 
@@ -74,6 +75,7 @@ class EdgeNode:
         self._reports = Reports()
         self._began_ms = -1  # not yet
         self._told_ms = 0
+        self._full_until_ms = 0  # until then the status says that a source was refused
         self._told_silent: tuple[str, ...] = ()
         self.link_trouble = ""  # the link's last fault, for `degraded`: whoever runs us sets it
         self._adopt(NodeState(config))
@@ -159,10 +161,10 @@ class EdgeNode:
                 return self._owing(actions, source, token)
             case Duplicate(boot, seq, newest):
                 return [Release(token), self._voice.acknowledgement(source, boot, seq, newest)]
-            case Held():
+            case Refusal(reason) if reason == TOO_MANY:
+                return [Release(token), *self._one_too_many(source, now_ms)]
+            case Held() | Refusal():
                 return [Release(token)]  # its sender keeps it until we acknowledge it by number
-            case Refusal():
-                return [Release(token)]
 
     def _accept(self, source: str, reading: Reading, now_ms: int) -> list[Action]:
         self.counts["readings"] += 1
@@ -182,14 +184,19 @@ class EdgeNode:
         if not self._rate.take(source, now_ms):
             self.counts["rate-limited"] += 1
             return [Release(token)]
-        if not self._intake.admits(source):
-            self.counts["too-many-sources"] += 1
-            return [Release(token)]
+        if not self.state.register.admits(source, now_ms):
+            return [Release(token), *self._one_too_many(source, now_ms)]
         boot, seq = self.state.expected.get(source, (0, 1))
         reading = Reading(boot, seq, now_ms, values, label)  # an error where numbers have run out
         if self._debts.blocked(len(payload)):
             return self._unkept(source, reading, token)
         return self._owing(self._accept(source, reading, now_ms), None, token)
+
+    def _one_too_many(self, source: str, now_ms: int) -> list[Action]:
+        """Every place is taken by a source that may not be forgotten: log it, and say so."""
+        news, self._full_until_ms = self._full_until_ms <= now_ms, now_ms + FULL_MS
+        actions = self._voice.warn(TOO_MANY, source=source, known=len(self.state.expected))
+        return [*actions, *(self._tell(now_ms) if news else [])]
 
     def _label(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         label, tolerance = decode(payload, Label), self.config.label_tolerance_ms
@@ -289,10 +296,12 @@ class EdgeNode:
         recovered = bool(self._debts.trouble)
         tokens, sources = self._debts.paid()
         actions: list[Action] = [Release(token) for token in tokens]
+        self._committed.clear()  # a source that was forgotten is no longer among them
         self._committed.update(self.state.expected)
         for source in sources:
-            boot, following = self.state.expected[source]
-            actions.append(self._voice.acknowledgement(source, boot, following - 1))
+            if source in self._committed:
+                boot, following = self._committed[source]
+                actions.append(self._voice.acknowledgement(source, boot, following - 1))
         return actions + (self._tell(now_ms) if recovered else [])
 
     def commit_failed(self, reason: str, now_ms: int) -> list[Action]:
@@ -320,6 +329,8 @@ class EdgeNode:
         """How this node is."""
         troubles = [each for each in (self.link_trouble, self._debts.trouble) if each]
         troubles += self._serve.troubles(self.state.columns, self.counts) if self._serve else []
+        if now_ms < self._full_until_ms:
+            troubles.append(f"{len(self.state.expected)} sources: new ones are refused")
         troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
         troubles += [str(self.state.doubted)] if self.state.doubted else []
         troubles += self._voice.complaints

@@ -33,7 +33,13 @@ class Noted(NamedTuple):
     sentence: str = ""
 
 
-Effect = Predicted | Noted | Event | Summary | Example | Introduction
+class Forgotten(NamedTuple):
+    """A source had to make room for another one."""
+
+    source: str
+
+
+Effect = Predicted | Noted | Forgotten | Event | Summary | Example | Introduction
 
 
 def summarised(senses: Senses, layout_version: int) -> list[Effect]:

@@ -33,6 +33,7 @@ from ..wire import LIMITS as WIRE
 from ..wire import Reading
 from .register import Register
 
+TOO_MANY = "too-many-sources"
 Numbers = Mapping[str, tuple[int, int]]
 
 
@@ -40,7 +41,6 @@ Numbers = Mapping[str, tuple[int, int]]
 class IntakeLimits:
     """How much waits, and how long. Times in ms of the node's clock."""
 
-    sources_max: int = 256  # each costs a place in every snapshot, and ids are cheap to invent
     held_max: int = 64  # per source: a few seconds of a fast sensor, a quarter of its window
     held_values_max: int = 8_192  # of all sources together, 1 MB; the longest silent gives way
     reading_costs: int = 8  # in values: what a held reading costs beside them
@@ -139,15 +139,11 @@ class Intake:
             return self._over(source, reading)
         if reading.seq < next_seq:
             return self._duplicate(source, reading.boot)
-        if not self.admits(source):
-            return self._refused("too-many-sources", f"source {source!r} is one too many")
+        if not self._register.admits(source, now_ms):
+            return Refusal(TOO_MANY, f"source {source!r} is one too many")
         if reading.seq == next_seq:
             return Take((reading, *self._drain(source, reading.boot, next_seq + 1)))
         return self._too_early(source, reading, next_seq)
-
-    def admits(self, source: str) -> bool:
-        """Whether the state has a place for this source: ask before numbering it yourself."""
-        return source in self._expected or len(self._expected) < self._limits.sources_max
 
     def due(self, now_ms: int) -> list[tuple[str, int, int]]:
         """The acknowledgements (source, boot, seq) to publish again now, as requests to resend."""

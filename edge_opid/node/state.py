@@ -25,7 +25,7 @@ from ..wire import (
 from .assembly import Assembler, Instance
 from .config import NodeConfig
 from .desired import Standing
-from .effects import Effect, Noted, Predicted, summarised
+from .effects import Effect, Forgotten, Noted, Predicted, summarised
 from .gathering import Gathering
 from .hearing import Hearing
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
@@ -91,9 +91,12 @@ class NodeState:
     # -- readings ------------------------------------------------------------------------------
 
     def _accepted(self, change: Accepted) -> list[Effect]:
-        self.register.accepted(change.source, change.boot, change.seq)
         known = {s: v for s, v in change.values.items() if s in self.senses.sensors}
         effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
+        forgotten = self.register.accepted(
+            change.source, change.boot, change.seq, change.now_ms, useful=bool(known)
+        )
+        effects += [Forgotten(forgotten)] if forgotten else []
         self.hearing.heard(known, change.now_ms)
         silent = self.senses.silent
         returned = [sensor for sensor in known if sensor in silent] if silent else []
@@ -305,7 +308,7 @@ class NodeState:
         return {
             "senses": self.senses.state(),
             "warming": self.warming and self.warming.state(),
-            **self.register.state(),
+            "register": self.register.state(),
             "hearing": self.hearing.state(),
             "assembler": self.assembler.state(),
             "recent": self.recent.state(),
@@ -324,7 +327,7 @@ class NodeState:
         mine = cls(config)
         mine.senses = Senses.restored(saved["senses"], mine.learning)
         mine.warming = Warming.restored(saved["warming"], config) if saved["warming"] else None
-        mine.register = Register.restored(saved)
+        mine.register = Register.restored(saved["register"])
         mine.hearing = Hearing.restored(saved["hearing"])
         mine.assembler = Assembler.from_state(saved["assembler"], config.window_ms)
         mine.recent = Recent.from_state(saved["recent"], config.recent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
+from ..log import worth_a_line
 from ..wire import (
     LIMITS,
     Ack,
@@ -16,9 +17,9 @@ from ..wire import (
     encode,
     to_json,
 )
-from .actions import Action, Publish
+from .actions import Action, Publish, Warn
 from .config import NodeConfig
-from .effects import Effect, Noted, Predicted
+from .effects import Effect, Forgotten, Noted, Predicted
 
 
 def short_line(text: str) -> str:
@@ -49,6 +50,8 @@ class Voice:
                 if sentence:
                     self.complaints.append(sentence)
                 return []
+            case Forgotten(source):
+                return self.warn("source-forgotten", source=source)
             case Predicted():
                 self._counts["predictions"] += 1
                 payload = self._prediction(effect, layout_version)
@@ -58,6 +61,13 @@ class Voice:
             case _:
                 self._counts[effect.kind] += 1
                 return [Publish(self._topics[Channel.EVENT], encode(effect))]
+
+    def warn(self, reason: str, **fields: object) -> list[Action]:
+        """Count it, and write it to the log at its 1st, 2nd, 4th, 8th … time."""
+        self._counts[reason] += 1
+        count = self._counts[reason]
+        event = reason.replace("-", " ")
+        return [Warn(event, {**fields, "count": count})] if worth_a_line(count) else []
 
     def silent(self, sensor: str, now_ms: int, heard_ms: int) -> Publish:
         """Say once more that a sensor is silent: the gateway may have missed it."""

@@ -66,7 +66,8 @@ def new_boot(folder: Path, epoch_s: int, known: int = 0) -> int:
     boot = boot_above(max(_read_boot(path), known), epoch_s, secrets.randbelow(CHANCE))
     text = f"{boot} {zlib.crc32(str(boot).encode()):08x}\n"
     replacement = folder / "boot.new"
-    with replacement.open("w") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(replacement, flags, 0o600), "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -43,6 +43,7 @@ What else is promised, and what is not:
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -128,7 +129,7 @@ class Source:
 
     def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[TextIO, Spool, int]:
         """The folder is ours: its lock, its spool, and one more boot."""
-        config.folder.mkdir(parents=True, exist_ok=True)
+        config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         guard = _only_one(config.folder)
         spool = Spool(config.folder, config.spool_bytes_max, drop_oldest=config.drop_oldest)
         return guard, spool, new_boot(config.folder, epoch_s, spool.last.boot)
@@ -227,11 +228,15 @@ class Source:
             self._guard.close()
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            self._survives(self._wait)
-            self.pump()
-            if self.trouble:
-                self._over.wait(PUMP_S)  # a disk in trouble is not helped by haste
+        try:
+            while not self._over.is_set():
+                self._survives(self._wait)
+                self.pump()
+                if self.trouble:
+                    self._over.wait(PUMP_S)  # a disk in trouble is not helped by haste
+        finally:
+            if not self._over.is_set():
+                self._complain("source ended")
 
     def _survives(self, step: Callable[[], None]) -> bool:
         """Do what can be done again later; whether it went well. Nothing may end the thread."""
@@ -242,12 +247,13 @@ class Source:
             self.trouble = str(error) or type(error).__name__
             if log.worth_a_line(self.counters.faults):
                 bug = not isinstance(error, (OSError, OpidError))
-                log.error("source in trouble", trace=bug, why=self.trouble, **self._told())
+                self._complain("source in trouble", trace=bug)
             return False
         return True
 
-    def _told(self) -> dict[str, object]:
-        return {"topic": self._config.reading_topic, "faults": self.counters.faults}
+    def _complain(self, event: str, *, trace: bool = False) -> None:
+        topic, faults = self._config.reading_topic, self.counters.faults
+        log.error(event, trace=trace, topic=topic, faults=faults, why=self.trouble or "unknown")
 
     def _check_alive(self) -> None:
         if self._over.is_set():
@@ -379,14 +385,22 @@ class Source:
 
 
 def _only_one(folder: Path) -> TextIO:
-    """Hold the folder for this process; two scripts would give two readings the same number."""
-    guard = (folder / "lock").open("a")
+    """Hold the folder for this process; two scripts would give two readings the same number.
+
+    Nobody else may open the file: a shared lock, for which reading is enough, would keep us out.
+    """
+    handle = -1
     try:
-        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        os.fchmod(handle, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        guard.close()
+        if handle >= 0:
+            os.close(handle)
         raise SpoolError(
-            error.errno, f"spool {folder} is in use by another script: give each its own folder"
+            error.errno,
+            f"spool {folder} is in use by another script, or its lock file is another user's: "
+            "give each script its own folder",
         ) from error
     sync_folder(folder.parent)
-    return guard
+    return os.fdopen(handle, "r+")
