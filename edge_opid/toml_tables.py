@@ -15,6 +15,7 @@ node.toml, line 2: log.level must be text in quotes, got 3
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -24,7 +25,9 @@ from typing import Any
 from edge_opid.config_lines import place
 from edge_opid.errors import OpidError
 from edge_opid.wire.errors import shown
+from edge_opid.wire.limits import LIMITS
 
+DURATION_S_MAX = 36_525 * 86_400.0  # a century: as good as for ever, and exact in milliseconds
 Table = dict[str, Any]
 _WORDS = {
     "str": "text in quotes",
@@ -84,7 +87,10 @@ class Shape:
         return found
 
     def typed(self, value: Any, kind: str, key: str) -> Any:
-        """`value` as its annotation says: lists as tuples, whole numbers as floats if need be."""
+        """`value` as its annotation says: lists as tuples, whole numbers as floats if need be.
+
+        TOML knows infinity, NaN, and whole numbers of any length; no setting of ours can be one.
+        """
         kind = kind.removesuffix(" | None")
         texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
         table = isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
@@ -99,6 +105,8 @@ class Shape:
         }
         if not fits[kind]:
             raise SettingError(key, f"must be {_WORDS[kind]}, got {self._quoted(value, key)}")
+        if number and not _ordinary(value):
+            raise SettingError(key, f"must be an ordinary number, got {shown(value)}")
         if kind == "float":
             return float(value)
         return tuple(value) if texts else value
@@ -148,7 +156,7 @@ class Document:
         """The tables in `text`, which stands in `path`."""
         try:
             return cls(text, path, tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # bad syntax; thousands of digits or brackets
             raise ConfigError(f"{path.name} is not TOML: {error}") from error
 
     def override(self, environment: Mapping[str, str], shape: Shape) -> None:
@@ -186,8 +194,14 @@ def _from_text(value: str, kind: str, key: str) -> Any:
         return value
     try:
         return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingError(key, f"must be {_WORDS[kind]}, got {shown(value)}") from error
+
+
+def _ordinary(value: float) -> bool:
+    if isinstance(value, int):
+        return abs(value) <= LIMITS.integer_max
+    return math.isfinite(value)
 
 
 def _unknown(name: str, known: Any, what: str = "key") -> str:

@@ -5,11 +5,11 @@ A mistake raises `PolicyError`, which names the key as it stands in the file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edge_opid.errors import OpidError
+from edge_opid.toml_tables import DURATION_S_MAX
 from edge_opid.wire import LIMITS, WireError, check_id
 
 DTYPES = ("float32", "float16")
@@ -79,10 +79,11 @@ class Policy:
     kernels: bool = False  # offer kernels, too: for what no matrix can tell; more bytes, more time
 
     def __post_init__(self) -> None:
-        for name in ("silence_s", "settle_s", "summary_wait_s", "gather_s", "retry_s", "lam"):
-            _within(getattr(self, name), f"gateway.{name}", 0, math.inf)
+        for name in ("silence_s", "settle_s", "summary_wait_s", "gather_s", "retry_s"):
+            _within(getattr(self, name), f"gateway.{name}", 0, DURATION_S_MAX)
+        _within(self.lam, "gateway.lam", 0, LIMITS.number_max)
         _within(self.rho, "gateway.rho", LIMITS.positive_min, LIMITS.number_max)
-        _within(self.retry_max_s, "gateway.retry_max_s", self.retry_s, math.inf)
+        _within(self.retry_max_s, "gateway.retry_max_s", self.retry_s, DURATION_S_MAX)
         _within(self.measure_readings, "gateway.measure_readings", 2, 10_000)
         _within(self.batch_max, "gateway.batch_max", 6, 100_000)
         _within(self.first_batch, "gateway.first_batch", 6, self.batch_max)
@@ -129,8 +130,7 @@ def _check_id(value: str, key: str) -> None:
 
 def _within(value: float, key: str, low: float, high: float) -> None:
     if not low <= value <= high:  # false for NaN, too
-        bound = f"from {low:g} to {high:g}" if high < math.inf else f"at least {low:g}"
-        raise PolicyError(key, f"must be {bound}, got {value}")
+        raise PolicyError(key, f"must be from {low:g} to {high:g}, got {value}")
 
 
 def _unique(names: tuple[str, ...], key: str) -> None:

@@ -40,7 +40,7 @@ MISTAKES = [
     ('site = "farm"', "", "node.toml, line 1: node.site is missing: add site = … under [node]"),
     ("gate = 8.0", "gaet = 8.0", "line 5: node.gaet is not a key; did you mean gate?"),
     ("gate = 8.0", "gate = 0", "line 5: node.gate must be above 0 and at most 1e+06, got 0.0"),
-    ("gate = 8.0", "gate = nan", "line 5: node.gate must be above 0 and at most 1e+06, got nan"),
+    ("gate = 8.0", "gate = nan", "line 5: node.gate must be an ordinary number, got nan"),
     ("gate = 8.0", 'gate = "8"', "line 5: node.gate must be a number, got '8'"),
     ("gate = 8.0", "gate = true", "line 5: node.gate must be a number, got True"),
     ("gate = 8.0", "gate = = 8", "node.toml is not TOML: Invalid value (at line 5, column 8)"),

@@ -52,12 +52,12 @@ MISTAKES = [
     (
         "silence_s = 3600",
         "silence_s = -1",
-        "line 4: gateway.silence_s must be at least 0, got -1.0",
+        "line 4: gateway.silence_s must be from 0 to 3.15576e+09, got -1.0",
     ),
     (
         "silence_s = 3600",
         "silence_s = nan",
-        "line 4: gateway.silence_s must be at least 0, got nan",
+        "line 4: gateway.silence_s must be an ordinary number, got nan",
     ),
     (
         "silence_s = 3600",

@@ -251,6 +251,37 @@ def test_a_source_that_talks_too_much_is_limited_and_counted():
     assert rig.node.counts["readings"] == 6
 
 
+def test_labels_that_come_too_fast_are_limited_counted_and_keep_nobody_else_from_speaking():
+    """A flood of labels, of sources that nobody knows and of one that is known."""
+    rig, topic = Rig.make(rate_per_second=1.0, rate_burst=5, recent=5), TOPICS.to(Channel.LABEL)
+    for source in ("s", "t"):
+        rig.read(1, {"a": 0.1}, now_ms=0, source=source)
+    before = rig.node.state.senses.learner.readings
+    for seq in range(20):
+        invented = InstanceId(f"x{seq}", 1, 1)
+        rig.handle(topic, encode(Label(CLASSES[0], invented)), 0, token=f"x{seq}")
+        rig.handle(topic, encode(Label(CLASSES[0], InstanceId("s", 1, 9))), 0, token=f"s{seq}")
+    assert rig.node.counts["label-rate-limited"] == 30
+    assert rig.node.counts["label-unknown-instance"] == 10
+    assert len(rig.released) >= 40  # the broker may forget them
+    assert rig.node.state.senses.learner.readings == before
+    rig.handle(topic, encode(Label(CLASSES[0], InstanceId("t", 1, 1))), 0)
+    assert rig.node.state.senses.learner.readings == before + 1
+    rig.handle(topic, encode(Label(CLASSES[0], InstanceId("s", 1, 1))), 1_000)
+    assert rig.node.state.senses.learner.readings == before + 2
+
+
+def test_every_instance_that_waits_may_get_its_label_at_once():
+    """After an outage the broker hands over hundreds of labels in a second."""
+    rig, topic = Rig.make(rate_per_second=1.0, rate_burst=5, recent=64), TOPICS.to(Channel.LABEL)
+    for seq in range(1, 65):
+        rig.read(seq, {"a": 0.1}, now_ms=1_000 * seq)
+    for seq in range(1, 65):
+        rig.handle(topic, encode(Label(CLASSES[0], time_ms=1_000 * seq)), 100_000)
+    assert rig.node.state.senses.learner.readings == 64
+    assert rig.node.counts["label-rate-limited"] == 0
+
+
 def test_foreign_topics_are_readings_too():
     foreign = (
         ForeignConfig("zigbee2mqtt/attic", "attic", {"temperature": "a", "AM.Humidity": "b"}),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import msgpack  # type: ignore[import-untyped]  # ships no types
 import pytest
 from hypothesis import given, settings
@@ -103,6 +108,71 @@ def test_label_for_nothing_in_particular_is_a_mistake_of_the_caller() -> None:
     """The wire does not let such a label in."""
     with pytest.raises(ValueError, match="neither"):
         Recent().check()
+
+
+def steps_of(call: Callable[[], object]) -> int:
+    """How many instructions of Python it takes: a cost that no busy machine changes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda recent: recent.find(number(1)),
+        lambda recent: recent.find(number(10**6)),
+        lambda recent: recent.find_time(5, 0),
+        lambda recent: recent.find_time(10**6, 10**6),
+        lambda recent: recent.remember(Entry.of(7, (number(10**6),), {"t": 1.0}, {})),
+    ],
+    ids=["by number", "unknown number", "by time", "time afar", "the oldest gives way"],
+)
+def test_a_label_costs_no_more_where_4096_instances_wait_than_where_16_do(
+    ask: Callable[[Recent], object],
+) -> None:
+    """A flood of labels that fit nothing: each looked at every instance, twice."""
+    few, many = (filled(*range(0, 10 * size, 10), size=size) for size in (16, 4_096))
+    assert steps_of(lambda: ask(many)) <= 2 * steps_of(lambda: ask(few))
+
+
+NUMBERS = st.lists(st.integers(1, 6).map(number), min_size=1, max_size=2).map(tuple)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), NUMBERS), max_size=12),
+    st.integers(1, 6),
+    st.integers(0, 12),
+    st.integers(0, 6),
+)
+def test_what_is_found_is_what_a_look_at_every_instance_finds(
+    given_: list[tuple[int, tuple[InstanceId, ...]]], size: int, asked_ms: int, tolerance_ms: int
+) -> None:
+    """Clocks that jump back, numbers that come again, instances that have left."""
+    entries = [Entry.of(time_ms, numbers, {"t": 1.0}, {}) for time_ms, numbers in given_]
+    recent = Recent(size)
+    for entry in entries:
+        recent.remember(entry)
+    here = entries[-size:]
+    for seq in range(1, 7):
+        later = [each for each in here if number(seq) in each.numbers]
+        assert recent.find(number(seq)) is (later[-1] if later else None)
+    near = [each for each in here if abs(each.time_ms - asked_ms) <= tolerance_ms]
+    ranked = sorted(near, key=lambda each: (-abs(each.time_ms - asked_ms), each.time_ms))
+    assert recent.find_time(asked_ms, tolerance_ms) is (ranked[-1] if ranked else None)
 
 
 ENTRIES = st.lists(

@@ -15,6 +15,7 @@ from edge_opid.errors import OpidError
 from edge_opid.layout.layout import BIAS
 from edge_opid.learner.settings import LIMIT
 from edge_opid.node.foreign import ForeignTopic
+from edge_opid.toml_tables import DURATION_S_MAX
 from edge_opid.wire.errors import WireError, shown
 from edge_opid.wire.fields import Text
 from edge_opid.wire.ids import check_id
@@ -75,7 +76,7 @@ class SensorConfig:
             _within(self.reference, f"{key}.reference", -LIMITS.number_max, LIMITS.number_max)
             _above(self.scale, f"{key}.scale")
         _whole(self.knots, f"{key}.knots", 1, LIMITS.knots_max)
-        _above(self.timeout_s, f"{key}.timeout_s")
+        _above(self.timeout_s, f"{key}.timeout_s", at_most=DURATION_S_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ class NodeConfig:
         _whole(self.window_ms, "node.window_ms", 0, 3_600_000)
         _whole(self.label_tolerance_ms, "node.label_tolerance_ms", 0, 86_400_000)
         _whole(self.recent, "node.recent", 1, 4_096)
-        _above(self.rate_per_second, "node.rate_per_second")
+        _above(self.rate_per_second, "node.rate_per_second", at_most=1_000_000)
         _whole(self.rate_burst, "node.rate_burst", 1, 1_000_000)
         _above(self.commit_s, "node.commit_s", at_most=3_600)
         _whole(self.commit_records, "node.commit_records", 1, 10_000)

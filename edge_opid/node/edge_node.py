@@ -69,6 +69,9 @@ class EdgeNode:
         self.config, self._trusted, self._serve = config, tuple(trusted), serve
         self._foreign = [(Filter(each.filter), each.topic) for each in config.foreign]
         self._rate = RateLimit(config.rate_per_second, config.rate_burst)
+        # No burst of labels can be of use that is larger than what waits for one.
+        at_once = max(config.rate_burst, config.recent)
+        self._label_rate = RateLimit(config.rate_per_second, at_once)
         self.counts: Counter[str] = Counter()
         self._voice = Voice(config, self.counts)
         self._debts = Debts()
@@ -148,8 +151,7 @@ class EdgeNode:
     def _reading(self, topic: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         reading, source = decode(payload, Reading), topic.source or ""
         if not self._rate.take(source, now_ms):
-            self.counts["rate-limited"] += 1
-            return [Release(token)]
+            return self._refuse("rate-limited", str(topic), token)
         if self._debts.blocked(len(payload)):
             return self._unkept(source, reading, token)
         verdict = self._intake.offer(source, reading, now_ms)
@@ -182,8 +184,7 @@ class EdgeNode:
         source = foreign.source_of(topic)
         self.counts["foreign-fields-missing"] += len(foreign.sensors) - len(values)
         if not self._rate.take(source, now_ms):
-            self.counts["rate-limited"] += 1
-            return [Release(token)]
+            return self._refuse("rate-limited", topic, token)
         if not self.state.register.admits(source, now_ms):
             return [Release(token), *self._one_too_many(source, now_ms)]
         boot, seq = self.state.expected.get(source, (0, 1))
@@ -198,8 +199,10 @@ class EdgeNode:
         actions = self._voice.warn(TOO_MANY, source=source, known=len(self.state.expected))
         return [*actions, *(self._tell(now_ms) if news else [])]
 
-    def _label(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
+    def _label(self, topic: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         label, tolerance = decode(payload, Label), self.config.label_tolerance_ms
+        if not self._label_rate.take(self._labelled_source(label), now_ms):
+            return self._refuse("label-rate-limited", str(topic), token)
         found = self.state.recent.check(label.instance, label.time_ms, tolerance)
         if isinstance(found, Refusal) or self._debts.blocked(len(payload)):
             reason = found.reason if isinstance(found, Refusal) else "not-kept"
@@ -207,6 +210,11 @@ class EdgeNode:
             return [Release(token)]
         change = Labelled(now_ms, label.label, label.instance, label.time_ms)
         return self._owing(self._change(change), None, token)
+
+    def _labelled_source(self, label: Label) -> str:
+        """Whose instance it is for; labels by time, and those of strangers, share one limit."""
+        source = label.instance.source if label.instance is not None else ""
+        return source if source in self.state.expected else ""
 
     def _desired(self, _: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
         document = verified(payload, self._trusted, self.state.standing())

@@ -6,11 +6,15 @@ here any more. This is part of the durable state: the same calls find the same i
 
 Names of sensors repeat from instance to instance, so they are kept once: 256 instances of 75
 sensors are 0.3 MB; as dicts, their values alone would be 0.9.
+
+Anybody may send labels that fit nothing, so a look must not cost a walk along the ring: instances
+are found in an index by number, and in a list sorted by time.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +82,11 @@ class Recent:
     def __init__(self, size: int = SIZE) -> None:
         if size < 1:
             raise ValueError(f"size must be 1 or more, got {size}")
-        self._entries: deque[Entry] = deque(maxlen=size)
+        self._size = size
+        self._entries: deque[Entry] = deque()
+        self._remembered = 0  # so far: the place of an entry among all there ever were
+        self._by_number: dict[InstanceId, Entry] = {}
+        self._by_time: list[tuple[int, int, Entry]] = []  # time, place, entry; sorted
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -87,23 +95,40 @@ class Recent:
         """Keep an instance; `learned` if its label came with it."""
         if self._entries and self._entries[-1].sensors == entry.sensors:
             entry.sensors = self._entries[-1].sensors  # one tuple for all of them
+        if len(self._entries) == self._size:
+            self._forget_oldest()
         self._entries.append(entry)
+        self._by_number.update(dict.fromkeys(entry.numbers, entry))
+        insort(self._by_time, (entry.time_ms, self._remembered, entry))
+        self._remembered += 1
+
+    def _forget_oldest(self) -> None:
+        place = self._remembered - len(self._entries)
+        entry = self._entries.popleft()
+        for number in entry.numbers:
+            if self._by_number.get(number) is entry:  # else a later instance has the same number
+                del self._by_number[number]
+        del self._by_time[bisect_left(self._by_time, (entry.time_ms, place))]
 
     def find(self, instance: InstanceId) -> Entry | None:
         """The instance to which this reading belongs; the later one if there are two."""
-        return next((each for each in reversed(self._entries) if instance in each.numbers), None)
+        return self._by_number.get(instance)
 
     def find_time(self, time_ms: int, tolerance_ms: int) -> Entry | None:
         """The instance nearest in time, within the tolerance; of two as near, the later."""
-
-        def nearness(place: int) -> tuple[int, int, int]:
-            entry = self._entries[place]
-            return -abs(entry.time_ms - time_ms), entry.time_ms, place
-
-        place = max(range(len(self._entries)), key=nearness, default=None)
-        if place is None or abs(self._entries[place].time_ms - time_ms) > tolerance_ms:
+        before = self._last_at(time_ms)
+        above = bisect_left(self._by_time, (time_ms + 1,))
+        after = self._last_at(self._by_time[above][0]) if above < len(self._by_time) else None
+        found = [each for each in (after, before) if each is not None]
+        nearest = min(found, key=lambda each: abs(each.time_ms - time_ms), default=None)
+        if nearest is None or abs(nearest.time_ms - time_ms) > tolerance_ms:
             return None
-        return self._entries[place]
+        return nearest
+
+    def _last_at(self, time_ms: int) -> Entry | None:
+        """The instance of this time, or else of the time before; of several the last to come."""
+        place = bisect_right(self._by_time, (time_ms, self._remembered))
+        return self._by_time[place - 1][2] if place else None
 
     def check(
         self, instance: InstanceId | None = None, time_ms: int | None = None, tolerance_ms: int = 0

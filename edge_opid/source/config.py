@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from edge_opid.errors import OpidError
+from edge_opid.toml_tables import DURATION_S_MAX
+from edge_opid.wire.errors import shown
+from edge_opid.wire.limits import LIMITS
+
+
+class SourceConfigError(OpidError, ValueError):
+    """A setting of a source is at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +30,21 @@ class SourceConfig:
     window: int = 256
     resend_s: float = 10.0  # longer than a node's commit interval, or every reading goes twice
     background: bool = True  # a thread hears acknowledgements; without it, call `pump`
+
+    def __post_init__(self) -> None:
+        for name in ("spool_bytes_max", "sync_every", "window"):
+            _check(name, getattr(self, name), (int,), LIMITS.integer_max)
+        for name in ("sync_s", "resend_s"):
+            _check(name, getattr(self, name), (int, float), DURATION_S_MAX)
+
+
+def _check(name: str, value: Any, kinds: tuple[type, ...], high: float) -> None:
+    number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not (number and 0 < value <= high):  # NaN is above nothing
+        what = "a number" if float in kinds else "a whole number"
+        raise SourceConfigError(
+            f"{name} must be {what} above 0 and at most {high:g}, got {shown(value)}"
+        )
 
 
 @dataclass(slots=True)
