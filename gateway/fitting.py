@@ -13,7 +13,7 @@ A batch of a few moments of many nodes is no ground to choose on: see `continuin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from .kernels import Names, best_with_kernels, exact_row, node_form, rounding_lo
 from .material import FitJob, Floats, Known, batch, known, vanished
 from .pooling import Pool, pool
 from .registry import FitRecord
+from .witnesses import contradicting
 from .words import listed
 
 GROUP_READINGS_PER_COLUMN = 10
@@ -78,6 +79,7 @@ class Made:
 def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     """Fit the change on its batch, and say whether the result is worth pushing."""
     group = known(job)
+    size, job = job.size, _believed(job, group)
     X, y = batch(job)
     views = [view for view in _views(job, group, X, y) if view is not None]
     view = max(views, key=lambda each: (each.accuracy, not each.new))
@@ -85,7 +87,7 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     made = make(job, view, X, y)
     return FitRecord(
         job.change.id,
-        job.size,
+        size,
         now_ms,
         view.best.chosen,
         _why(view),
@@ -109,6 +111,22 @@ def _why(view: View) -> str:
         for node, share in view.pool.reduced.items()
     ]
     return " ".join([view.best.why, *less])
+
+
+def _believed(job: FitJob, group: Known) -> FitJob:
+    """The job without the instances of nodes whose labels contradict the group; it names them."""
+    nodes = [each.owner for each in job.examples[: job.size]]
+    gone = vanished(group.members, job.change)
+    found = pool(group.members, group.survivors, len(job.classes), gone)
+    if len(set(nodes)) < 2 or not found.known.readings:
+        return job
+    X, y = batch(job)
+    Xs = X[:, [job.change.columns.index(column) for column in group.survivors]]
+    hits = (Xs @ found.survivors_weights(job.lam, job.rho)).argmax(1) == y
+    out = contradicting(hits, y, nodes)
+    group.refused.update({"/".join(node): why for node, why in out.items()})
+    kept = [each for each in job.examples[: job.size] if each.owner not in out]
+    return replace(job, examples=kept, size=len(kept))
 
 
 # -- fitting ---------------------------------------------------------------------------------------
@@ -144,11 +162,19 @@ def _view(
     Xa = X[:, [columns.index(column) for column in new]]
     sure = Survivors.of(Xs, found.survivors_gram(), job.rho)
     task, seed = Batch.of(Xs @ W_s, Xa, y, len(job.classes), sure), job.change.id
+    nodes = [each.owner for each in job.examples[: job.size]]
     if job.kernels:
-        best = best_with_kernels(task, W_s, _names(job, survivors, new), seed)
+        best = best_with_kernels(task, W_s, _names(job, survivors, new), seed, nodes)
     else:
         best = fit_best(
-            task.Z, Xa, y, len(job.classes), survivors=sure, seed=seed, candidates=LINEAR
+            task.Z,
+            Xa,
+            y,
+            len(job.classes),
+            survivors=sure,
+            seed=seed,
+            candidates=LINEAR,
+            nodes=nodes,
         )
     return View(tuple(survivors), new, found, W_s, task, best)
 
@@ -235,7 +261,9 @@ def _worth_pushing(job: FitJob, view: View, X: Floats, y: NDArray[np.int64]) -> 
         return view.pool.known.readings > 0 or view.best.chosen != "z"
     if view.best.chosen == CONTINUED:
         return True
-    since = slice(job.previous.size, None)
+    since = np.array([each.place >= job.previous.size for each in job.examples[: job.size]], bool)
+    if not since.any():
+        return False
     scores = fitted_model(job.previous, job.change).scores(X[since])
     before = np.mean(scores.argmax(1) == y[since])
     return bool(np.mean(view.best.hits[since]) > before)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -98,11 +98,12 @@ def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
 # -- 2: the choice ---------------------------------------------------------------------------------
 
 
-def best_with_kernels(batch: Batch, W_s: Floats, names: Names, seed: int) -> BestModel:
+def best_with_kernels(
+    batch: Batch, W_s: Floats, names: Names, seed: int, nodes: Sequence[Hashable] | None = None
+) -> BestModel:
     """The best of the linear forms and the compact kernel; a kernel only if nodes would take it."""
-    fit = partial(
-        fit_best, batch.Z, batch.Xa, batch.y, batch.classes, survivors=batch.survivors, seed=seed
-    )
+    task = batch.Z, batch.Xa, batch.y, batch.classes
+    fit = partial(fit_best, *task, survivors=batch.survivors, seed=seed, nodes=nodes)
     count = landmarks_for(names, batch)
     if count:
         best = fit(candidates=(*LINEAR, LandmarkOpid(count=count)))

@@ -7,9 +7,9 @@ this order; a summary that breaks one is refused by name and the others go on:
 1. It has as many columns as roles, and the Gram entries for them.
 2. It has the group's classes.
 3. Every number is finite.
-4. None is larger than so many readings within the node's gate can add up to, and no moment larger
-   than its column's sum of squares allows (Cauchy-Schwarz).
+4. None is larger than so many readings within the node's gate can add up to.
 5. Its Gram matrix has no negative eigenvalue beyond what float32 rounding explains.
+6. No moment is larger than its column's sum of squares and the evidence allow.
 
 A summary can keep all of these and still be a lie. So nobody's word outweighs the others': in a
 pool of n members none counts for more than (n − 1)/2 times the one in the middle, which is half of
@@ -34,6 +34,8 @@ from edge_opid.learner.statistics import Matrix, Statistics, positive_part, solv
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """How far below zero an eigenvalue may be, as a share of the trace: each entry was rounded once."""
+OUTWEIGH_MIN = 1.5
+"""In a small pool: less would weigh nodes that differ by chance; with 2, one of three would win."""
 LEARNED_FROM = 10
 """Readings a column, up to which a member counts in full: where the others have only just begun,
 what one has learned for long is not held against it."""
@@ -134,11 +136,11 @@ def shares(known: Mapping[str, Statistics]) -> dict[str, float]:
     >>> one = Statistics(np.eye(1), np.ones((1, 2)), 100, 100.0)
     >>> group = {"a": weighed(one, 100.0), "b": weighed(one, 100.0), "liar": weighed(one, 1e4)}
     >>> {node: round(share, 3) for node, share in shares(group).items()}
-    {'a': 1.0, 'b': 1.0, 'liar': 0.01}
+    {'a': 1.0, 'b': 1.0, 'liar': 0.015}
     """
     if len(known) < 2:
         return dict.fromkeys(known, 1.0)
-    factor = max(1.0, (len(known) - 1) / 2)
+    factor = max(OUTWEIGH_MIN, (len(known) - 1) / 2)
     found = dict.fromkeys(known, 1.0)
     for mass in ({n: s.evidence for n, s in known.items()}, _squares(known)):
         middle = sorted(mass.values())[(len(mass) - 1) // 2]  # the lower one of two
@@ -184,7 +186,7 @@ def fault_of(member: Member, classes: int) -> str:
         return f"the group has {classes} classes, the summary {summary.moments.shape[1]}"
     if not (np.isfinite(summary.gram).all() and np.isfinite(summary.moments).all()):
         return "its numbers must be finite, and are not"
-    return _too_large(member) or _indefinite(summary)
+    return _too_large(member) or _indefinite(summary) or _unequal(member)
 
 
 def _too_large(member: Member) -> str:
@@ -198,7 +200,13 @@ def _too_large(member: Member) -> str:
     ):
         if got > SLACK * bound:
             return f"{summary.readings} readings within {x:g} give no {what} of {got:.3g}"
-    most = summary.evidence  # what they still weigh
+    return ""
+
+
+def _unequal(member: Member) -> str:
+    """|Σxy|² ≤ Σx²·Σy², whatever the readings: moments without squares would weigh too much."""
+    summary, x = member.summary, max(1.0, member.largest)
+    gram, most = summary.statistics().gram, summary.evidence
     squares = np.maximum(gram.diagonal(), 0)
     bounds = ROOM * np.sqrt(squares * most) + (ROOM - 1) * most
     over = np.abs(summary.moments).max(1) > bounds

@@ -292,6 +292,9 @@ class Gateway:
     def fitted(self, fit: FitRecord) -> None:
         """A fit is done: keep it, and where it is better, tell every member."""
         self.counts["fits"] += 1
+        for node, why in fit.refused.items():
+            self.counts["fit-without"] += 1
+            self.complaints.append(f"change {fit.change} was fitted without {node}: {why}")
         if self.changes.fitted(fit):
             for key in self.fleet.members(fit.change):
                 self.orders.want(key)

@@ -374,3 +374,38 @@ def test_the_balanced_penalty_is_no_better_than_the_printed_one(data_folder):
         ]
         gap.append(right[0] - right[1])
     assert np.mean(gap) > 0.08
+
+
+def cohort(sizes, liars=(), seed=3):
+    """Instances of several nodes; a liar names another class than the one it sees."""
+    rng = np.random.default_rng(seed)
+    nodes = [node for node, size in sizes.items() for _ in range(size)]
+    truth = rng.integers(0, 2, len(nodes))
+    Z = one_hot(truth, 2) + 0.8 * rng.normal(size=(len(nodes), 2))
+    Xa = (2.0 * truth - 1)[:, None] + 0.7 * rng.normal(size=(len(nodes), 1))
+    lies = np.array([node in liars for node in nodes])
+    return Z, Xa, np.where(lies, 1 - truth, truth), truth, nodes
+
+
+def test_what_one_node_says_often_enough_is_taken_to_be_true_of_the_others():
+    """384 turned instances of one node, which it may send, against 20 of each of the others."""
+    Z, Xa, y, truth, nodes = cohort({"a": 20, "b": 20, "c": 20, "liar": 384}, liars=("liar",))
+    without = fit_best(Z, Xa, y, 2, candidates=LINEAR)
+    best = fit_best(Z, Xa, y, 2, candidates=LINEAR, nodes=nodes)
+    assert np.mean(without.scores(Z, Xa).argmax(1) == truth) < 0.1
+    assert best.chosen == "z"
+    assert best.why.startswith("z, because mixture, fitted without them, is surely worse for ")
+    assert np.mean(best.scores(Z, Xa).argmax(1) == truth) > 0.7
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"a": 60}, {"a": 60, "b": 60}, {"a": 200, "b": 5}, {f"n{k}": 9 for k in range(20)}]
+)
+def test_honest_nodes_lose_what_they_have_learned_together(sizes):
+    """One that is heard much and others that are heard little, or many at once: all as before."""
+    Z, Xa, y, _, nodes = cohort(sizes)
+    alone = fit_best(Z, Xa, y, 2, candidates=LINEAR)
+    best = fit_best(Z, Xa, y, 2, candidates=LINEAR, nodes=nodes)
+    assert best.chosen == alone.chosen == "mixture"
+    assert best.why == alone.why
+    assert np.array_equal(best.scores(Z, Xa), alone.scores(Z, Xa))

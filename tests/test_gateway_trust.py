@@ -115,8 +115,15 @@ def test_one_lying_node_turns_its_whole_group_round(fleet, labels):
     lying_examples(fleet)
     fleet.pass_s(40)
     after = honest(fleet)
-    print(bridged, after, [(f.size, f.chosen, f.why, f.pushed) for f in fleet.fits])
     assert min(after[name] - bridged[name] for name in after) > -0.1
+    if labels:  # the gateway can tell who lies
+        assert "its labels contradict the group" in fleet.fits[-1].refused[f"{SITE}/{LIAR}"]
+        assert min(after.values()) > 0.75
+        assert all(fleet.status(name).degraded == () for name in after)
+    else:  # nobody can but the nodes themselves
+        (doubt,) = fleet.status("n1").degraded
+        assert doubt.startswith("model ")
+        assert " is doubted: right in " in doubt
 
 
 def brought(fleet, name):

@@ -7,11 +7,15 @@
    difference, instance by instance (copies of a row count as one).
 3. Held out means: neither fitted nor tuned nor mixed on that instance. Folds are repeated with
    other seeds.
+4. Where the instances are of several nodes, what was chosen must also hold for nodes it has not
+   seen: fitted without them, it may not be surely worse than Z for more of them than it is surely
+   better for. Else it is Z: what one node says, however often, is not true of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +36,10 @@ TIERS = {"z": 0, "mixture": 1, "kernel": 2, COMPACT: 2}
 KERNEL_TIER = 2
 PATIENCE = 1.5
 """How many standard errors one matrix may be behind a kernel."""
+NODE_FOLDS = 8
+"""At most so many fits without some nodes: of a large cohort several are left out at once."""
+NODE_DOUBT = 2.0
+"""How many standard errors make a left-out node's verdict sure."""
 LABELLED_MIN = 6
 """Fewer different instances than this cannot teach anything."""
 
@@ -83,10 +91,12 @@ def fit_best(
     candidates: Sequence[Candidate] = ALL,
     folds: int = FOLDS,
     repeats: int = REPEATS,
+    nodes: Sequence[Hashable] | None = None,
 ) -> BestModel:
     """The E-stage model to push for this batch. `candidates=LINEAR` where nodes want one matrix.
 
-    With `survivors` the batch's labels teach the survivors' weights, too.
+    With `survivors` the batch's labels teach the survivors' weights, too. `nodes` says of which
+    node each instance is.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 40)
@@ -111,7 +121,43 @@ def fit_best(
             right[candidate.name] = hits_of(candidate, found, batch)
     table = tabulate(right, batch)
     name, why = taken(table, learned=adds_something(models))
+    chosen = next((each for each in candidates if each.name == name), None)
+    if chosen is not None and nodes is not None:
+        name, why = judged(chosen, why, batch, nodes)
     return BestModel(models[name], table, why, right[name])
+
+
+def judged(chosen: Candidate, why: str, batch: Batch, nodes: Sequence[Hashable]) -> tuple[str, str]:
+    """The chosen candidate's name, or Z's, and why: rule 4."""
+    better, worse = verdicts(chosen, batch, nodes)
+    if worse <= better:
+        return chosen.name, why
+    of = f"{worse} of {len(node_folds(nodes))} parts of the nodes"
+    return "z", f"z, because {chosen.name}, fitted without them, is surely worse for {of}. {why}"
+
+
+def verdicts(candidate: Candidate, batch: Batch, nodes: Sequence[Hashable]) -> tuple[int, int]:
+    """For how many left-out parts of the nodes it is surely better than Z, and surely worse."""
+    folds = node_folds(nodes)
+    if len(folds) < 2:
+        return 0, 0
+    hits = hits_of(candidate, held_out(candidate, batch, [folds]), batch)
+    gain = hits - (batch.Z.argmax(1) == batch.y)
+    lead = np.array([gain[rows].sum() for rows in folds])
+    doubt = NODE_DOUBT * np.sqrt([np.abs(gain[rows]).sum() for rows in folds])
+    return int(np.sum(lead > doubt)), int(np.sum(-lead > doubt))
+
+
+def node_folds(nodes: Sequence[Hashable]) -> list[Ints]:
+    """The rows of each part of the nodes; no node is in two, and the largest ones are apart.
+
+    >>> [rows.tolist() for rows in node_folds(["a", "b", "a", "c"])]
+    [[0, 2], [1], [3]]
+    """
+    sizes = Counter(nodes)
+    place = {node: k % NODE_FOLDS for k, (node, _) in enumerate(sizes.most_common())}
+    part = np.array([place[node] for node in nodes], np.int64)
+    return [np.flatnonzero(part == k) for k in range(min(NODE_FOLDS, len(sizes)))]
 
 
 def adds_something(models: dict[str, Model]) -> bool:

@@ -195,6 +195,11 @@ class ExampleRecord:
     place: int
     """Its number in the batch, from 0, in the order of arrival."""
 
+    @property
+    def owner(self) -> NodeKey:
+        """Site and node."""
+        return self.site, self.node
+
 
 @dataclass(frozen=True, slots=True)
 class FitRecord:
@@ -213,7 +218,7 @@ class FitRecord:
     pooled: tuple[str, ...]
     """The nodes whose statistics are in W^(s)."""
     refused: dict[str, str]
-    """Summaries that cannot be right, by node, and why."""
+    """Nodes whose summary or labels cannot be right, and why."""
     readings: int
     """How many readings W^(s) rests on."""
     rounding_loss: float
