@@ -58,7 +58,7 @@ def test_a_gateway_whose_server_was_restarted_takes_its_lock_again(tmp_path, own
             gateway.kill()
 
 
-def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(tmp_path, own_postgres):
+def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(own_postgres):
     """While its server was away, an operator had started another; two would contradict each other.
 
     The other holds the lock, or has come and gone: what we remember may be out of date.
@@ -84,7 +84,7 @@ def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(tmp_
         assert not looking.has_master()
 
 
-# -- files ------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 SHARE = """
 import fcntl, os, sys

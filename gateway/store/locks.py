@@ -24,7 +24,6 @@ from .migrations import ADVISORY, SERVING
 from .private import OWNERS_ALONE
 from .tables import MASTER
 
-
 ENDING = ".master"
 """Of the lock file's name, which is otherwise that of the database."""
 

@@ -1,13 +1,14 @@
 """Files of the database that only their owner may open: whoever can read one can also lock it.
 
 SQLite gives its write-ahead log the mode of the database, and would make the database as the umask
-says. So the file is made before SQLite sees it, and one that an earlier version left open is closed.
+says. So the file is made before SQLite sees it, and what an earlier version left open is closed.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from edge_opid import log
@@ -24,10 +25,8 @@ def make_private(path: Path) -> None:
     else are left alone: root may look at a fleet without changing anything.
     """
     real = path.resolve()
-    try:
+    with suppress(OSError):  # it is there, or SQLite will say why not
         os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNERS_ALONE))
-    except OSError:
-        pass  # it is there, or SQLite will say why not
     for ending in FAMILY:
         _close_to_others(Path(f"{real}{ending}"))
 
