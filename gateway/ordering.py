@@ -51,8 +51,11 @@ class Ordering:
         return self._publisher.order(key, model, gather, now_ms)
 
     def _is_behind(self, key: NodeKey) -> bool:
-        """Whether the order in force says something else than this node should hear."""
+        """Whether the order in force says something else than this node should hear, or is signed
+        by a former key."""
         order, layout = self._fleet.orders.get(key), self._fleet.layouts[key]
         change = self._fleet.changes.get(layout.change)
         wanted = layout.version, -1 if change is None else change.pushed
-        return order is None or (order.layout_version, order.fit) != wanted
+        if order is None or not self._publisher.is_signed(key):
+            return True
+        return (order.layout_version, order.fit) != wanted

@@ -5,7 +5,9 @@
    that would be too far ahead for the node to follow it is lower: `registry.reported`.
 2. An order is absolute: layout, classes, weights, all of it. A node that slept through three
    changes obeys the last one and has missed nothing.
-3. While a node that is online has not reported an order, it is published again, at growing
+3. After a key rotation an order that the new key did not sign is given again, under a new version:
+   made from the records, for what lies in a database is not signed unseen.
+4. While a node that is online has not reported an order, it is published again, at growing
    intervals; when the broker has lost its memory, all orders are.
 """
 
@@ -15,7 +17,7 @@ from collections.abc import Iterable
 
 from nacl.signing import SigningKey
 
-from edge_opid.wire import Channel, Desired, Topic, Weights, seal_desired
+from edge_opid.wire import Channel, Desired, Topic, Weights, WireError, open_sealed, seal_desired
 
 from .actions import Publish
 from .fitted_models import FittedModel
@@ -47,6 +49,22 @@ class Publisher:
         self._first_ms, self._longest_ms = int(1000 * retry_s), int(1000 * retry_max_s)
         self._waiting: dict[NodeKey, tuple[int, int]] = {}
         """Unreported orders: when to publish again, and how long was waited before."""
+        self._foreign = {name for name in fleet.orders if not self._is_ours(name)}
+
+    def is_signed(self, key: NodeKey) -> bool:
+        """Whether the key of today signed the order in force: a node may trust no other any more.
+
+        >>> Publisher(Fleet([]), SigningKey(bytes(32)), 30, 3600).is_signed(("street", "north"))
+        True
+        """
+        return key not in self._foreign
+
+    def _is_ours(self, key: NodeKey) -> bool:
+        try:
+            open_sealed(self._fleet.orders[key].payload, [self._key.verify_key])
+        except WireError:
+            return False
+        return True
 
     def order(self, key: NodeKey, model: PushedModel | None, gather: int, now_ms: int) -> Publish:
         """The node's newest layout with these weights, signed as the next version."""
@@ -67,6 +85,7 @@ class Publisher:
         size = -1 if model is None else model.size
         fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms, size))
         self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
+        self._foreign.discard(key)
         return self._publication(key)
 
     def _publication(self, key: NodeKey) -> Publish:
@@ -91,6 +110,7 @@ class Publisher:
     def forget(self, key: NodeKey) -> None:
         """Nobody waits for this node's report."""
         self._waiting.pop(key, None)
+        self._foreign.discard(key)
 
     def heard(self, key: NodeKey, now_ms: int) -> None:
         """The node says what it obeys. A power cut may have taken back what it had reported."""
@@ -105,7 +125,7 @@ class Publisher:
         """Publish these nodes' orders anew, and begin with the shortest interval."""
         found = []
         for key in keys:
-            if key in self._fleet.orders:
+            if key in self._fleet.orders and self.is_signed(key):  # if not, another follows
                 found.append(self._publication(key))
                 if not self.reported(key):
                     self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
@@ -116,6 +136,8 @@ class Publisher:
         found = []
         for key, (due_ms, waited_ms) in list(self._waiting.items()):
             if now_ms < due_ms or self.reported(key) or not self._fleet.nodes[key].online:
+                continue
+            if not self.is_signed(key):
                 continue
             longer_ms = min(2 * waited_ms, self._longest_ms)
             self._waiting[key] = (now_ms + longer_ms, longer_ms)

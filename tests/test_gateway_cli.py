@@ -561,6 +561,22 @@ def test_a_change_that_pushed_nothing_exports_nothing(opid, folder):
     assert dump(folder) == before
 
 
+@pytest.mark.parametrize("name", ["model", "model.new"])
+def test_an_export_writes_through_no_link_that_somebody_laid_out(name, opid, folder):
+    """In a folder where others may write, the file's next name led to a file of the operator's."""
+    treasure = folder / "treasure"
+    treasure.write_bytes(b"somebody's")
+    out = folder / "shared" / "model"
+    out.parent.mkdir()
+    (out.parent / name).symlink_to(treasure)
+    code, _, err = opid("export", 2, "--out", out)
+    assert (code, err) == (0, "")
+    assert treasure.read_bytes() == b"somebody's"
+    assert not out.is_symlink()
+    assert set(np.load(out).files) >= {"W", "columns"}
+    assert [path.name for path in out.parent.iterdir()] == ["model"]
+
+
 # --- init, run, and the whole way -----------------------------------------------------------------
 
 

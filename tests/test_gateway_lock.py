@@ -14,7 +14,7 @@ from mosquitto import Mosquitto
 from node_process import WAIT_S, wait_until
 from postgres import Postgres
 
-from gateway.store import MasterError, Store
+from gateway.store import DatabaseError, MasterError, Store
 
 
 def served(url) -> bool:
@@ -58,7 +58,7 @@ def test_a_gateway_whose_server_was_restarted_takes_its_lock_again(tmp_path, own
             gateway.kill()
 
 
-def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(tmp_path, own_postgres):
+def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(own_postgres):
     """While its server was away, an operator had started another; two would contradict each other.
 
     The other holds the lock, or has come and gone: what we remember may be out of date.
@@ -82,3 +82,82 @@ def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(tmp_
     with Store.open(url) as looking:
         assert looking.fleet().nodes[0].seen_ms == 2
         assert not looking.has_master()
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+SHARE = """
+import fcntl, os, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(fd, fcntl.LOCK_SH)
+print("shared", flush=True)
+sys.stdin.readline()
+"""
+
+
+def modes(folder) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+def test_the_database_and_its_lock_are_their_owners_alone(tmp_path):
+    """Under a generous umask they were readable by everybody, and what others opened up stayed."""
+    before = os.umask(0)
+    try:
+        with Store.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
+            store.claim()
+            store.save([some.node()])
+            found = modes(tmp_path)
+        assert set(found.values()) == {0o600}
+        assert {"gateway.sqlite", "gateway.sqlite.master", "gateway.sqlite-wal"} <= set(found)
+        for path in tmp_path.iterdir():
+            path.chmod(0o644)  # as a version before this one left it
+        with Store.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
+            store.claim()
+            assert set(modes(tmp_path).values()) == {0o600}
+            assert store.fleet().nodes == (some.node(),)
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_nobody_else_can_hold_a_share_of_the_lock(tmp_path):
+    """A share of the lock, taken by any user of the machine, kept the gateway from starting."""
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    url, lock = f"sqlite:///{tmp_path}/gateway.sqlite", tmp_path / "gateway.sqlite.master"
+    with Store.open(url) as store:
+        store.claim()
+    command = [sys.executable, "-I", "-S", "-c", SHARE, str(lock)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as somebody:
+        try:
+            said = somebody.stdout.readline()
+            with Store.open(url) as store:
+                store.claim()
+                assert store.still_master()
+            assert said == ""
+            assert "Permission denied" in somebody.stderr.read()
+        finally:
+            somebody.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_lock_that_somebody_else_has_laid_out_is_refused(tmp_path):
+    """In a folder where others may write, one of them was first."""
+    lock = tmp_path / "gateway.sqlite.master"
+    with Store.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
+        lock.touch()
+        os.chown(lock, 65534, 65534)
+        with pytest.raises(DatabaseError, match="belongs to user 65534") as caught:
+            store.claim()
+        assert not caught.value.transient
+        lock.unlink()
+        lock.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(DatabaseError, match="symbolic link"):
+            store.claim()
+        assert not (tmp_path / "elsewhere").exists()
+        lock.unlink()
+        store.claim()
+        assert store.still_master()

@@ -9,6 +9,7 @@ import pytest
 from fleet_rig import CLASSES, SITE, FleetRig
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nacl.signing import SigningKey
 from rig import KEY
 
 from edge_opid.wire import (
@@ -157,6 +158,39 @@ def test_a_database_restored_from_a_backup_does_not_repeat_a_version():
     assert after.version > before.version
     assert after.layout_version > before.layout_version
     assert fleet.nodes["n1"].node.counted()["refused-conflict"] == 0
+
+
+def test_after_a_key_rotation_every_order_in_force_is_signed_by_the_new_key():
+    """A node slept through an order; meanwhile the key was changed, on the gateway and on it."""
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    fleet.pass_s(2)
+    fleet.sleep("n1")
+    fleet.event("n1", SensorRetired("pm-n1", fleet.now_ms, "broken"))
+    fleet.pass_s(5)
+    orders = dict(fleet.gateway.fleet.orders)
+    assert fleet.gateway.publisher.unreported() == [(SITE, "n1")]
+    new = SigningKey(bytes(31) + b"\1")
+    fleet.nodes["n1"].node._trusted = (new.verify_key,)
+    stored, pushed = recalled(fleet.store)
+    fleet.gateway = Gateway(QUICK, [fleet.group], new, stored, pushed)
+    fleet.decide(lambda: fleet.gateway.connected(True, fleet.now_ms))
+    fleet.decide(lambda: fleet.gateway.tick(fleet.now_ms))
+    for key, order in fleet.gateway.fleet.orders.items():
+        topic = str(NodeTopics(*key).to(Channel.DESIRED))
+        assert fleet.retained[topic] == order.payload  # also of nodes that had obeyed it
+        before = open_desired(orders[key].payload, [KEY.verify_key])
+        after = open_desired(order.payload, [new.verify_key])
+        assert after == replace(before, version=before.version + 1)
+    fleet.awake.discard("n2")  # it still trusts the old key alone
+    fleet.wake("n1")
+    fleet.pass_s(3)
+    assert fleet.agreed()
+    assert fleet.status("n1").layout_version == 2
+    assert fleet.nodes["n1"].node.counted()["refused-signature"] == 0
+    fleet.gateway.fleet.take_unsaved()
+    stored, pushed = recalled(fleet.store)
+    again = Gateway(QUICK, [fleet.group], new, stored, pushed)
+    assert not again.busy  # nothing is left to sign
 
 
 def test_a_node_in_no_group_is_not_served():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from argparse import Namespace
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_opid.whole_file import write_whole
 from gateway.registry import ChangeRecord, FitRecord
 
 from .changes import find_change
@@ -48,7 +48,7 @@ def export(given: Namespace, screen: Screen) -> int:
         fit = _pushed(desk, change)
         predictor = predictor_of(change, fit, _classes(desk, change))
     data = _npz(predictor) if given.format == "npz" else _tflite(predictor, given.weights)
-    _write(given.out, data)
+    write_whole(given.out, data)
     shape = " and ".join(f"{len(predictor.names[what])} {what}" for what in ("columns", "classes"))
     screen.lines([f"{given.out}: {fit.chosen}, fitted on {fit.size}, {shape}, {len(data)} bytes"])
     return 0
@@ -130,13 +130,3 @@ def _tflite(predictor: Predictor, weights: Weights) -> bytes:
         classes=names["classes"],
         weights=weights,
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    """The whole file under its name, or none."""
-    unfinished = path.with_name(f"{path.name}.new")
-    try:
-        unfinished.write_bytes(data)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

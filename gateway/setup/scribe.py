@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from edge_opid.errors import OpidError
-from edge_opid.source.number import sync_folder
+from edge_opid.whole_file import sync_folder, write_whole
 
 SECRET, PUBLIC = 0o600, 0o644
 
@@ -64,18 +64,9 @@ class Scribe:
 
     def _put(self, path: Path, text: str, mode: int, owner: os.stat_result | None) -> None:
         self._make_folder(path.parent)
-        replacement = path.with_name(f"{path.name}.new")
-        replacement.unlink(missing_ok=True)  # of an attempt that did not get this far
-        handle = os.open(replacement, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            if owner is not None and (owner.st_uid, owner.st_gid) != (os.getuid(), os.getgid()):
-                os.fchown(handle, owner.st_uid, owner.st_gid)
-            file.write(text)
-            file.flush()
-            os.fchmod(handle, mode)
-            os.fsync(handle)
-        replacement.replace(path)
-        sync_folder(path.parent)
+        foreign = owner is not None and (owner.st_uid, owner.st_gid) != (os.getuid(), os.getgid())
+        whose = (owner.st_uid, owner.st_gid) if owner is not None and foreign else None
+        write_whole(path, text.encode(), mode=mode, owner=whose)
         self.written.append(path)
 
     def _make_folder(self, folder: Path) -> None:

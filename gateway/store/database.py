@@ -16,6 +16,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
@@ -24,6 +25,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 
 from .errors import StoreUrlError, database_errors
+from .private import make_private
 
 LOCK_WAIT_S = 5
 LOCK_WAITS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.0, 1.0, 1.0)
@@ -134,6 +136,10 @@ def _sqlite(database: Database) -> Engine:
         engine = create_engine(database.url, **one)
     else:
         engine = create_engine(database.url, pool_size=1, max_overflow=0)
+
+        @event.listens_for(engine, "do_connect")
+        def close_to_others(*_: object) -> None:
+            make_private(Path(str(database.url.database)))
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:

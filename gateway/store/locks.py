@@ -21,7 +21,11 @@ from sqlalchemy.pool import NullPool
 from .database import Database
 from .errors import DatabaseError, database_errors
 from .migrations import ADVISORY, SERVING
+from .private import OWNERS_ALONE
 from .tables import MASTER
+
+ENDING = ".master"
+"""Of the lock file's name, which is otherwise that of the database."""
 
 
 class Lock(Protocol):
@@ -54,7 +58,7 @@ def lock_for(database: Database) -> Lock:
         return AdvisoryLock(database)
     if database.in_memory:
         return FreeLock()
-    return FileLock(Path(f"{Path(str(database.url.database)).resolve()}.master"))
+    return FileLock(Path(f"{Path(str(database.url.database)).resolve()}{ENDING}"))
 
 
 def process(pid: object, host: str) -> str:
@@ -96,18 +100,33 @@ class FileLock:
         """Lock the file and write into it who we are. It is never deleted: that would be a race."""
         self.release()
         try:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(self.path, flags, OWNERS_ALONE)
             HELD.add(self._fd)
+            self._keep_to_ourselves(self._fd)
             _lock(self._fd)
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         except OSError as error:
             self.release()
+            if isinstance(error, DatabaseError):
+                raise
             if isinstance(error, BlockingIOError):
                 return False
-            sentence = f"{self.path}: {error.strerror}: it must be a file that we may write"
+            link = " (a symbolic link)" if error.errno == errno.ELOOP else ""
+            sentence = f"{self.path}: {error.strerror}{link}: it must be a file that we may write"
             raise DatabaseError(sentence, transient=error.errno == errno.ENOSPC) from error
         return True
+
+    def _keep_to_ourselves(self, fd: int) -> None:
+        """Whoever may open the file may lock it, and keep every gateway from starting."""
+        owner, database = os.fstat(fd).st_uid, Path(str(self.path).removesuffix(ENDING))
+        if owner not in (os.geteuid(), database.stat().st_uid):
+            raise DatabaseError(
+                f"{self.path} belongs to user {owner}, who could hold the lock for ever: delete it",
+                transient=False,
+            )
+        os.fchmod(fd, OWNERS_ALONE)
 
     def held(self) -> bool:
         """Whether the file that we locked is still the one that others would lock."""
