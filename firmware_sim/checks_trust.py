@@ -2,10 +2,12 @@
 
 What it serves is asked about instances whose truth is known, and so is what it has learned itself.
 A pushed model may be worse than its own; it may not be wrong nearly always where its own is right.
+A node that has hardly seen a label so far cannot tell, and is not held to it.
 """
 
 from __future__ import annotations
 
+from edge_opid.node.scoreboard import TRIAL
 from edge_opid.node.state import NodeState
 from edge_opid.wire import InstanceId
 from firmware_sim.checks_promise import BrokenPromise
@@ -19,7 +21,8 @@ NUMBER = InstanceId("trial", 0, 1)
 
 def check_not_turned(story: Story, name: str, state: NodeState) -> None:
     """Raise `BrokenPromise` if it serves what is turned round."""
-    if state.warming is not None or not state.slots:
+    labelled = sum(1 for _ in state.trial.rows())
+    if state.warming is not None or not state.slots or labelled < TRIAL:
         return
     chance = dice(story.seed, "trial", name)
     served = own = 0
