@@ -20,6 +20,8 @@ from edge_opid.node.desired import Standing
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.node.intake import Intake, Take, Verdict
 from edge_opid.node.state import NodeState
+from edge_opid.service import Service
+from edge_opid.source.number import Number
 from edge_opid.source.source import Source
 from edge_opid.store import segment
 from edge_opid.store.disk import Disk
@@ -140,8 +142,28 @@ def _sensor_trusts_the_broker(self: Source) -> None:
         self._acknowledged(self._window._pending[0].number)
 
 
+def _acknowledge_across_boots(self: Source, upto: Number, newest: int = 0) -> None:
+    """As once: what the node knows a higher boot than, it must have heard before."""
+    freed = Number(newest, 0) if newest else upto
+    while self._window._pending and self._window._pending[0].number <= freed:
+        _acknowledged(self, self._window._pending[0].number)
+
+
+def _thread_dies_silently(self: Service) -> None:
+    """Feed the watchdog, whether the link is alive or not."""
+    self._notify.alive(self._clock.now_ms())
+
+
+def _retained_learned_twice(
+    self: EdgeNode, topic: str, payload: bytes, now_ms: int, token: object, retained: bool = False  # noqa: ARG001
+) -> list[Action]:
+    """The real one, without a look at the broker's word that it has kept this."""
+    return _handle(self, topic, payload, now_ms, token)
+
+
 _offer, _owing, _state = Intake.offer, EdgeNode._owing, NodeState.state
 _write_file, _transmit = Snapshots._write_file, Source._transmit
+_acknowledged, _handle = Source._acknowledged, EdgeNode.handle
 
 PLANTS: dict[str, Plant] = {
     "acknowledge-before-sync": Plant(
@@ -191,6 +213,24 @@ PLANTS: dict[str, Plant] = {
         Source,
         "_transmit",
         _sensor_trusts_the_broker,
+    ),
+    "acknowledge-across-boots": Plant(
+        "an acknowledgement of a higher boot frees what lower ones have left",
+        Source,
+        "_acknowledged",
+        _acknowledge_across_boots,
+    ),
+    "thread-dies-silently": Plant(
+        "a node whose link will never work again goes on",
+        Service,
+        "_say_alive",
+        _thread_dies_silently,
+    ),
+    "retained-learned-twice": Plant(
+        "what a broker has kept of a foreign device is a reading each time it is said",
+        EdgeNode,
+        "handle",
+        _retained_learned_twice,
     ),
 }
 

@@ -21,6 +21,9 @@ FOUND_BY = {
     "old-order-obeyed": {"floor dropped"},
     "version-used-twice": {"version used twice"},
     "sensor-trusts-the-broker": {"reading lost"},
+    "acknowledge-across-boots": {"reading lost"},
+    "thread-dies-silently": {"no agreement", "readings stuck"},
+    "retained-learned-twice": {"reading twice"},
 }
 
 
