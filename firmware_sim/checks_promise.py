@@ -114,6 +114,17 @@ class SentBy:
             raise BrokenPromise("number used twice", what)
         self.highest = max(self.highest, number)
 
+    @property
+    def readings(self) -> int:
+        """How many readings it has taken, under whatever numbers they went."""
+        return len(self.taken) - len(self.moved)
+
+    def first_number(self, number: Number) -> Number:
+        """The one under which this reading was taken."""
+        while number in self.moved:
+            number = self.moved[number]
+        return number
+
     def refused(self, number: Number) -> None:
         """`send` raised: the reading was not taken, and its number is free."""
         self.said.pop(number, None)

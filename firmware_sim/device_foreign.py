@@ -23,9 +23,9 @@ def foreign_topic(node: str) -> str:
     return f"{ROOT}/{node}/state"
 
 
-def foreign_sensor(node: str) -> SensorConfig:
+def foreign_sensor(node: str, timeout_s: float = 4.0) -> SensorConfig:
     """The node's name for what the device reads."""
-    return SensorConfig(f"{ROLE}-{node}", ROLE, reference=0.0, scale=1.0, timeout_s=4.0)
+    return SensorConfig(f"{ROLE}-{node}", ROLE, reference=0.0, scale=1.0, timeout_s=timeout_s)
 
 
 def foreign_config(node: str) -> ForeignConfig:

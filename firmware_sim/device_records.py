@@ -154,4 +154,3 @@ class MemoryRecords(Store):
     def command(self, number: int) -> CommandRecord | None:
         """As `Store`."""
         return self._commands.get(number)
-

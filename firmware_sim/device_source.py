@@ -181,9 +181,11 @@ class SourceDevice(Device):
         sync_every: int = 4,
         resend_s: float = 2.0,
         window: int = 16,
+        on_taken: Callable[[int, Number], None] | None = None,
     ) -> None:
         super().__init__(network, "-".join(address), seed, tick_ms=500)
-        self.sent, self._read = sent, read
+        self.sent, self._read, self._on_taken = sent, read, on_taken
+        self._unsent: Said | None = None  # a reading that the card has refused
         self._period_ms, self._until_ms = period_ms, until_ms
         self._medium = self._empty_card()
         self._config = settings_for(
@@ -236,13 +238,20 @@ class SourceDevice(Device):
         enough = self._readings >= READINGS_MIN and self.clock.now_ms >= self._until_ms
         if not self.alive or life != self.life or enough:
             return
-        values, label = self._read(self._readings)
-        try:
-            self.sent.taken.add(self.source.send(values, label))
-            self._readings += 1
-        except SpoolError:  # the script tries again with the same reading, as it may
-            self.sent.refused(Number(self.source.boot, self.source._seq + 1))
+        self._send(*(self._unsent or self._read(self._readings)))
         self.clock.after(self._period_ms, partial(self._sample, life))
+
+    def _send(self, values: Mapping[str, float], label: str | None) -> None:
+        try:
+            number = self.source.send(values, label)
+        except SpoolError:  # not taken: the script tries again with the same reading
+            self.sent.refused(Number(self.source.boot, self.source._seq + 1))
+            self._unsent = values, label
+            return
+        self.sent.taken.add(number)
+        if self._on_taken is not None:
+            self._on_taken(self._readings, number)
+        self._readings, self._unsent = self._readings + 1, None
 
     def _encoded(
         self, boot: int, seq: int, time_ms: int, values: Mapping[str, float], label: Any

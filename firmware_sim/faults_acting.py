@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from firmware_sim.fleet import SimFleet
 
 JUMPS_MS = (-86_400_000, -3_600_000, -5_000, 5_000, 3_600_000, 86_400_000)
+LIES, LIE_MS = 4, 1_300  # a change takes as long to come, to be gathered for and to be fitted
 MALLORY = SigningKey(b"somebody who is not the gateway!")
 
 
@@ -186,10 +187,10 @@ def _forge(fleet: SimFleet, fault: Fault) -> None:
 
 
 def _liar(fleet: SimFleet, fault: Fault) -> None:
-    """Three times, and from then on no label tells anybody better."""
+    """Again and again for some seconds; and from then on no label tells anybody better."""
     fleet.drought = True
-    for turn in range(3):
-        fleet.clock.after(turn * fault.for_ms // 2, partial(lie, fleet, fault.target))
+    for turn in range(LIES):
+        fleet.clock.after(turn * LIE_MS, partial(lie, fleet, fault.target))
 
 
 def _newer(document: bytes) -> bytes:

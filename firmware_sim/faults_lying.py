@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from firmware_sim.fleet import SimFleet
 
 MILLION = 1_000_000  # readings that the summary claims
-EXAMPLES = 60  # at most, at a time: more than any change of the soak gathers
+EXAMPLES = 24  # at most, at a time: more than any change of the soak gathers of one node
 AHEAD = 100_000  # of the true numbers, so that no example is one that the gateway has
 
 

@@ -154,7 +154,7 @@ class SimFleet:
             self.faults,
             self.witness.digest.hex(),
             self.clock.events,
-            sum(len(s.taken) for some in self.witness.sources.values() for s in some.values()),
+            sum(s.readings for some in self.witness.sources.values() for s in some.values()),
             agreed_ms,
             broken,
         )
@@ -183,6 +183,7 @@ class SimFleet:
         return agreed_ms
 
     def _check_trust(self) -> None:
+        """Nobody for whom nobody lies has been turned round."""
         liars = {fault.target for fault in self.faults if fault.kind == "liar"}
         for name in self.nodes.keys() - liars if liars else ():
             check_not_turned(self.story, name, self.nodes[name].node.state)

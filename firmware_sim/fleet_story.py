@@ -179,7 +179,9 @@ class Story:
         """What the foreign device of a node reads, as its `place`-th reading."""
         chance = dice(self.seed, "world", node, SOURCE, place)
         truth = chance.randrange(len(CLASSES))
-        return {ROLE: self.seen(ROLE, truth, chance)}, CLASSES[truth] if chance.random() < 0.67 else None
+        return {ROLE: self.seen(ROLE, truth, chance)}, CLASSES[
+            truth
+        ] if chance.random() < 0.67 else None
 
     def seen(self, role: str, truth: int, chance: Random) -> float:
         """What a sensor in this role reads while this class is the truth."""

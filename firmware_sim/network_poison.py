@@ -29,6 +29,7 @@ class Poison(bytes):
     properties: bytes
 
     def __new__(cls, payload: bytes, properties: bytes) -> Poison:
+        """Bytes cannot be changed later: the properties come with them."""
         made = super().__new__(cls, payload)
         made.properties = properties
         return made
@@ -46,7 +47,7 @@ class Poison(bytes):
 
 
 def poison(chance: Random, payload: bytes) -> Poison:
-    """This payload with properties that may be, and that nobody expects."""
+    """The payload with properties that may be, and that nobody expects."""
     user = bytes((USER,)) + text(chance.choice(ODD)) + text(chance.choice(ODD))
     kinds = (
         bytes((USER,)) + text("k") + text("\ufeff"),

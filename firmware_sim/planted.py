@@ -30,8 +30,9 @@ from edge_opid.store.segment import Segment
 from edge_opid.store.snapshots import Snapshots
 from edge_opid.wire import Desired, Reading, decode, open_sealed
 from edge_opid.wire.envelope import HEADER_BYTES
-from gateway.publish import Publisher
+from gateway import publish
 from gateway.registry import NodeKey
+from gateway.registry.fleet import Fleet
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,9 @@ def _old_order_obeyed(desired: Desired, mine: Standing) -> None:
     """Any version will do."""
 
 
-def _version_used_twice(self: Publisher, key: NodeKey) -> int:
+def _version_used_twice(fleet: Fleet, key: NodeKey) -> int:
     """The real one without a look at the order that may be on its way."""
-    return self._fleet.nodes[key].reported_version + 1
+    return fleet.nodes[key].reported_version + 1
 
 
 def _sensor_trusts_the_broker(self: Source) -> None:
@@ -155,7 +156,12 @@ def _thread_dies_silently(self: Service) -> None:
 
 
 def _retained_learned_twice(
-    self: EdgeNode, topic: str, payload: bytes, now_ms: int, token: object, retained: bool = False  # noqa: ARG001
+    self: EdgeNode,
+    topic: str,
+    payload: bytes,
+    now_ms: int,
+    token: object,
+    retained: bool = False,  # noqa: ARG001
 ) -> list[Action]:
     """The real one, without a look at the broker's word that it has kept this."""
     return _handle(self, topic, payload, now_ms, token)
@@ -204,8 +210,8 @@ PLANTS: dict[str, Plant] = {
     ),
     "version-used-twice": Plant(
         "an order that nobody has reported yet lends its version to the next",
-        Publisher,
-        "_next_version",
+        publish,
+        "next_version",
         _version_used_twice,
     ),
     "sensor-trusts-the-broker": Plant(

@@ -64,7 +64,8 @@ one in another role |
 class Trouble:
     """A fault of `firmware_sim.faults`, once or `every` so many readings; simulated time only.
 
-    `target` is a node, `gateway`, `broker`, or `all`: every node, one after the other.
+    `target` is a node, `gateway`, `broker`, or `all`: every node, one after the other. What
+    happens to a card happens to that of the node's box.
     """
 
     at: int
@@ -180,7 +181,8 @@ def load_scenario(name: str, nodes: int | None = None) -> Scenario:
     Traceback (most recent call last):
     ...
     edge_opid.toml_tables.ConfigError: scenario 'rolling' is neither a file nor one of brown_out, \
-hostile_broker, hundred_nodes, label_drought, one_retire, rolling_replacement, silent_death
+hostile_broker, hundred_nodes, label_drought, misadventures, one_retire, rolling_replacement, \
+silent_death
     """
     path = shipped().get(name, Path(name))
     if not path.is_file():

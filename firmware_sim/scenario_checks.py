@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edge_opid.toml_tables import SettingError
 from edge_opid.wire.errors import shown
-from firmware_sim.faults import ANYONE, BROKER, BROKERS, GATEWAY, NODES
+from firmware_sim.faults import ANYONE, BROKER, BROKERS, CARDS, DEVICES, GATEWAY, NODES
 from firmware_sim.worlds.errors import WorldError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _check_trouble(scenario: Scenario, trouble: Trouble, key: str) -> None:
     if trouble.target not in (*TARGETS, *scenario.names, "all"):
         complaint = f"must be n1 to n{scenario.nodes}, all, gateway or {BROKER}"
         raise SettingError(f"{key}.target", f"{complaint}, got {shown(trouble.target)}")
-    kinds = sorted(set(TARGETS.get(trouble.target, (*NODES, *ANYONE))))
+    kinds = sorted(set(TARGETS.get(trouble.target, (*NODES, *CARDS, *DEVICES, *ANYONE))))
     if trouble.kind not in kinds:
         complaint = f"must be one of {', '.join(kinds)} for {trouble.target}"
         raise SettingError(f"{key}.kind", f"{complaint}, got {shown(trouble.kind)}")

@@ -6,16 +6,23 @@ that a person wrote in the place of a story that a seed made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+from edge_opid.node.config import NodeConfig
+from edge_opid.source.number import Number
 from edge_opid.wire import Channel, Desired, InstanceId, Prediction, Topic, decode, open_sealed
-from firmware_sim.checks_promise import BrokenPromise, Said
+from firmware_sim.checks_promise import BrokenPromise, Said, SaidOnce, SentBy
+from firmware_sim.clock import dice
+from firmware_sim.device_foreign import ROLE, ForeignDevice, foreign_config, foreign_sensor
+from firmware_sim.device_foreign import SOURCE as LAMP
 from firmware_sim.device_gateway import Fitting
-from firmware_sim.faults import Fault
+from firmware_sim.device_source import SourceDevice
+from firmware_sim.faults import CARDS, DEVICES, Fault
 from firmware_sim.fleet import KEY, Outcome
-from firmware_sim.fleet_scripted import BOOT_MS, SOURCE, ScriptedFleet
+from firmware_sim.fleet_scripted import BOOT_MS, SOURCE, ScriptedFleet, client_of
 from firmware_sim.fleet_story import SITE
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
@@ -32,8 +39,8 @@ PATIENCE_MS = 180_000  # after the last of them, until everybody agrees
 class Audience:
     """Somebody who listens to predictions and orders, and keeps the score."""
 
-    def __init__(self, network: Network, score: Score) -> None:
-        self._score = score
+    def __init__(self, network: Network, score: Score, sent: Mapping[str, SentBy]) -> None:
+        self._score, self._sent = score, sent
         self.place: dict[tuple[str, int, int], int] = {}  # node, boot and number of a reading
         self.pushed: dict[tuple[str, int], int] = {}  # node, version: bytes of weights
         self._link = SimLink(network, "audience", on_arrival=self._listen)
@@ -54,9 +61,11 @@ class Audience:
             said = decode(payload, Prediction)
         except ValueError:
             return  # a hostile broker's
-        number = node, said.instance.boot, said.instance.seq
-        if number in self.place:
-            self._score.served(node, self.place[number], said.label)
+        if node not in self._sent or said.instance.source != SOURCE:
+            return  # a foreign device's
+        number = self._sent[node].first_number(Number(said.instance.boot, said.instance.seq))
+        if (node, *number) in self.place:
+            self._score.served(node, self.place[node, *number], said.label)
 
     def _ordered(self, node: str, payload: bytes) -> None:
         try:
@@ -80,8 +89,39 @@ class ScenarioFleet(ScriptedFleet):
         self._rivals = Rivals(script)
         until_ms = BOOT_MS + (script.scenario.readings + 1) * PERIOD_MS
         super().__init__(script, script.scenario.policy(PERIOD_MS / 1000), until_ms, fit)
-        self.audience = Audience(self.network, self.score)
+        boxes = {node: self.witness.sources[node][SOURCE] for node in script.nodes}
+        self.audience = Audience(self.network, self.score, boxes)
+        self.foreign = {node: self._lamp_of(node) for node in self._lamps}
         self.faults = tuple(sorted(_faults(script.scenario)))
+
+    @property
+    def _lamps(self) -> tuple[str, ...]:
+        """The nodes with a foreign device: those to which a fault of one happens."""
+        hit = {each.target for each in self.script.scenario.faults if each.kind in DEVICES}
+        return tuple(node for node in self.script.nodes if {node, ALL} & hit)
+
+    def _config(self, name: str) -> NodeConfig:
+        config = super()._config(name)
+        if name not in self._lamps:
+            return config
+        lamp = foreign_sensor(name, self.script.timeout_s(PERIOD_MS / 1000))
+        return replace(config, sensors=(*config.sensors, lamp), foreign=(foreign_config(name),))
+
+    def _lamp_of(self, node: str) -> ForeignDevice:
+        said = self.witness.nodes[node].foreign.setdefault(LAMP, SaidOnce(LAMP))
+        period_ms, until_ms = PERIOD_MS + 300, self.story.until_ms
+        read = partial(self._shone, node)
+        return ForeignDevice(self.network, node, said, read, period_ms=period_ms, until_ms=until_ms)
+
+    def _shone(self, node: str, place: int) -> Said:
+        """It tells nothing about the class, and so nothing is labelled."""
+        return {ROLE: dice(self.script.seed, "lamp", node, place).gauss(0, 1)}, None
+
+    def _box(self, node: str, **options: Any) -> SourceDevice:
+        return super()._box(node, on_taken=partial(self._sent, node), **options)
+
+    def _check_trust(self) -> None:
+        """The score tells."""
 
     # --- what is said -----------------------------------------------------------------------------
 
@@ -90,15 +130,15 @@ class ScenarioFleet(ScriptedFleet):
         if place >= self.script.scenario.readings:
             return {}, None
         instance = self.script.instance(node, place)
-        self.clock.after(0, partial(self._sent, node, place))
         if node == self.script.nodes[0]:
             self.score.guessed(place, self._rivals.step(place))
         now = instance.known and not self.script.scenario.label_late
         return instance.values, instance.truth if now else None
 
-    def _sent(self, node: str, place: int) -> None:
+    def _sent(self, node: str, place: int, number: Number) -> None:
         """The reading has its number: remember it, and label it later if it came without."""
-        number = self.witness.sources[node][SOURCE].taken.last
+        if place >= self.script.scenario.readings:
+            return
         self.audience.place[node, number.boot, number.seq] = place
         instance, late = self.script.instance(node, place), self.script.scenario.label_late
         if instance.known and late:
@@ -121,6 +161,8 @@ def _faults(scenario: Scenario) -> Iterator[Fault]:
     """Troubles in readings become faults in milliseconds, one for each target and time."""
     for trouble in scenario.faults:
         targets = scenario.names if trouble.target == ALL else (trouble.target,)
+        if trouble.kind in CARDS:
+            targets = tuple(map(client_of, targets))
         turns = (
             range(trouble.at, scenario.readings, trouble.every) if trouble.every else [trouble.at]
         )
