@@ -175,7 +175,7 @@ class SimLink:
             return
         match packet:
             case Confirm(packet_id=packet_id):
-                if self._outbox.confirmed(packet_id) is not None:
+                if self._outbox.confirmed(packet_id, self._network.clock.now_ms / 1000) is not None:
                     self.counters.published += 1
                 self._flush()
                 return  # nothing to poll
