@@ -162,9 +162,9 @@ def test_slow_confirmations_are_no_lost_ones(tmp_path: Path) -> None:
     with (
         Mosquitto(tmp_path) as broker,
         proxy(broker.port, passes) as port,
-        link_to(port, confirm_s=0.6) as link,
+        link_to(port, confirm_s=2.0) as link,
     ):
-        for number in range(20):
+        for number in range(30):
             assert link.publish("a", bytes([number]))
-        wait_until(lambda: link.counters.published == 20)  # the last after two seconds
+        wait_until(lambda: link.counters.published == 30)  # the last after three seconds
         assert link.counters.unconfirmed == link.counters.reconnects == 0
