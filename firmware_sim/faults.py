@@ -27,7 +27,7 @@ does not depend on which others there are, so that a failing list can be made sh
 | `babble` | broker | it says things that mean nothing |
 | `stale` | node | the broker retains an older order of this node instead of the last |
 | `forge` | node | the broker retains an order that the gateway never gave |
-| `thread` | node, gateway | an error in its network's thread, which costs a connection, or the thread |
+| `thread` | node, gateway | an error in its network's thread, or the end of the thread |
 | `liar` | node | whoever has its password says in its name what turns a group round |
 | `retain` | node | a foreign device of it retains what it says, and the connection breaks again |
 """

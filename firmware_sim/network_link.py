@@ -195,7 +195,8 @@ class SimLink:
             return
         match packet:
             case Confirm(packet_id=packet_id):
-                if self._outbox.confirmed(packet_id) is not None:
+                now_s = self._network.clock.now_ms / 1000
+                if self._outbox.confirmed(packet_id, now_s) is not None:
                     self.counters.published += 1
                 self._flush()
                 return  # nothing to poll
@@ -306,10 +307,10 @@ class SimLink:
     def _look(self) -> None:
         """A confirmation was lost: MQTT sends again on the next connection, and not before."""
         self._watching = False
-        oldest_s = self._outbox.oldest_s
-        if self._connection is None or oldest_s is None:
+        since_s = self._outbox.owed_since_s
+        if self._connection is None or since_s is None:
             return
-        if self._network.clock.now_ms - 1000 * oldest_s >= CONFIRM_MS:
+        if self._network.clock.now_ms - 1000 * since_s >= CONFIRM_MS:
             self._connection.cut("the broker did not confirm a publication")
         else:
             self._watch()

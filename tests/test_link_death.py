@@ -17,7 +17,7 @@ from mosquitto import Mosquitto
 from node_process import EARLY, NodeProcess
 from test_service import World
 
-from edge_opid.link import LinkError
+from edge_opid.link import Disconnected, LinkError
 from edge_opid.link.connection import Connection
 from edge_opid.notify import Notify, read_status
 
@@ -133,3 +133,18 @@ def test_watchdog_is_not_fed_over_a_dead_link(tmp_path: Path) -> None:
             world.rounds(1)
         assert heard(ear) == []
     assert read_status(tmp_path / "status")["link"] == "its thread has ended"
+
+
+def test_fault_of_the_link_is_told_for_an_hour(tmp_path: Path) -> None:
+    """It is over, and it may come again: whoever looks in the meantime should see it."""
+    world = World(status_file=tmp_path / "status")
+    world.service.start()
+    world.rounds(1)
+    assert world.service.health(0)["link"] == "ok"
+    world.link._events.put_event(Disconnected("the link failed: MemoryError()", fault=True))
+    world.rounds(1, seconds=3_599.0)
+    assert world.service.health(0)["link"] == "the link failed: MemoryError()"
+    world.rounds(1, seconds=1.0)
+    assert world.node.link_trouble == "the link failed: MemoryError()"
+    world.rounds(1)
+    assert world.service.health(0)["link"] == "ok"

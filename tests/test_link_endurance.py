@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,22 @@ def test_broker_that_talks_nonsense_costs_connections_only(first: bool) -> None:
         wait_until(lambda: link.counters.published == 1)
         link.check()
         assert link.connected
+
+
+def test_slow_confirmations_are_no_lost_ones(tmp_path: Path) -> None:
+    """Over a poor network the last of a window waits for long: the connection must not be cut."""
+
+    def passes(packet: bytes) -> bool:
+        if packet[0] == PUBACK:
+            time.sleep(0.1)
+        return True
+
+    with (
+        Mosquitto(tmp_path) as broker,
+        proxy(broker.port, passes) as port,
+        link_to(port, confirm_s=2.0) as link,
+    ):
+        for number in range(30):
+            assert link.publish("a", bytes([number]))
+        wait_until(lambda: link.counters.published == 30)  # the last after three seconds
+        assert link.counters.unconfirmed == link.counters.reconnects == 0

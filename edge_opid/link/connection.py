@@ -36,6 +36,7 @@ from edge_opid.link.outbox import Outgoing
 from edge_opid.link.packets import Framer, Message, PacketError, Refusal, publish_packet
 from edge_opid.link.versions import MQTT_5
 
+TURN_MOST_S = 1.0  # what took longer was no turn: the machine slept, and heard nothing
 PACKET_BYTES_MAX = 268_435_455  # MQTT's own limit, for a broker that names none
 
 UNSUPPORTED_PROTOCOL = 132
@@ -63,7 +64,9 @@ class Connection:
         self._packet_bytes_max = PACKET_BYTES_MAX
         self._subscribing: dict[int, list[str]] = {}  # packet id → filters
         self._deadline = 0.0
-        self._read_s = 0.0  # until when we may not have read what the broker had confirmed
+        self._owed_since_s: float | None = None  # which confirmation we wait for …
+        self._waited_s = 0.0  # … and how long we have, not counting when we could not hear it
+        self._looked_s = 0.0
         self._framer = Framer(mqtt_5=protocol == MQTT_5, packet_bytes_max=options.packet_bytes_max)
         self._client = self._new_client()
 
@@ -250,16 +253,17 @@ class Connection:
 
     def _look_for_the_unconfirmed(self) -> None:
         """End a connection on which a confirmation was lost: MQTT sends again on the next one."""
-        now_s, oldest_s = time.monotonic(), self._exchange.oldest_s
-        if self._exchange.full or self._framer.ready:
-            self._read_s = now_s  # what was confirmed may be among what we have not read
-        elif oldest_s is not None and self.end is None:
-            waited_s = now_s - max(oldest_s, self._read_s)
-            if waited_s > self._options.confirm_s:
-                self.unconfirmed = True
-                self.end = Disconnected(
-                    f"{self._broker} did not confirm a publication for {waited_s:.1f} s"
-                )
+        now_s, since_s = time.monotonic(), self._exchange.owed_since_s
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        if since_s is None or since_s != self._owed_since_s:
+            self._owed_since_s, self._waited_s = since_s, 0.0
+        elif not (self._exchange.full or self._client.want_write()):  # all is sent, all is read
+            self._waited_s += min(passed_s, TURN_MOST_S)
+        if self._waited_s > self._options.confirm_s and self.end is None:
+            self.unconfirmed = True
+            self.end = Disconnected(
+                f"{self._broker} did not confirm a publication for {self._waited_s:.1f} s"
+            )
 
     def _on_connect(
         self,
@@ -315,7 +319,8 @@ class Connection:
         reason: ReasonCode,
         _properties: Properties,
     ) -> None:
-        self._exchange.confirmed(packet_id, str(reason) if reason.is_failure else None)
+        failure = str(reason) if reason.is_failure else None
+        self._exchange.confirmed(packet_id, failure, time.monotonic())
 
     def _on_subscribe(
         self,

@@ -190,10 +190,10 @@ class Exchange:
                 self.counters.published += 1
 
     @property
-    def oldest_s(self) -> float | None:
-        """Since when the broker has owed us a confirmation."""
+    def owed_since_s(self) -> float | None:
+        """Since when the broker has owed us the next confirmation; None if it owes us none."""
         with self.lock:
-            return self._outbox.oldest_s
+            return self._outbox.owed_since_s
 
     def unsendable(self, message: Outgoing, reason: str | None = None) -> None:
         """With a reason it is thrown away and reported; without, it is tried again later."""
@@ -204,10 +204,10 @@ class Exchange:
                 self._outbox.done(message)
                 self._refused(message, reason)
 
-    def confirmed(self, packet_id: int, failure: str | None) -> None:
+    def confirmed(self, packet_id: int, failure: str | None, now_s: float) -> None:
         """The broker answered a publication: it has it, or (`failure`) will not take it."""
         with self.lock:
-            message = self._outbox.confirmed(packet_id)
+            message = self._outbox.confirmed(packet_id, now_s)
             if message is not None and failure is not None:
                 self._refused(message, failure)
             elif message is not None:

@@ -24,7 +24,7 @@ class Outbox:
     >>> [outbox.offer(Outgoing("t", bytes([n]), 1, False)) for n in range(3)]
     [True, True, False]
     >>> outbox.sent(7, outbox.next(window=256), now_s=5.0)
-    >>> outbox.oldest_s
+    >>> outbox.owed_since_s
     5.0
     >>> outbox.connection_lost()  # back to the head of the line
     1
@@ -37,7 +37,8 @@ class Outbox:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._line: deque[Outgoing] = deque()
-        self._flying: dict[int, tuple[Outgoing, float]] = {}  # packet id → message and when sent
+        self._flying: dict[int, Outgoing] = {}  # packet id → message, in the order sent
+        self._owed_since_s = 0.0  # since when the first of them has been the first
 
     def __len__(self) -> int:
         return len(self._line) + len(self._flying)
@@ -64,16 +65,24 @@ class Outbox:
     def sent(self, packet_id: int, message: Outgoing | None, now_s: float) -> None:
         """It is in flight under this packet id."""
         if message is not None:
-            self._flying[packet_id] = message, now_s
+            if not self._flying:
+                self._owed_since_s = now_s
+            self._flying[packet_id] = message
 
     @property
-    def oldest_s(self) -> float | None:
-        """When the message was sent that has been in flight the longest."""
-        return next((sent_s for _, sent_s in self._flying.values()), None)
+    def owed_since_s(self) -> float | None:
+        """Since when it has been the turn of the oldest message in flight to be confirmed.
 
-    def confirmed(self, packet_id: int) -> Outgoing | None:
+        A broker confirms in the order sent. A window that moves slowly, over a poor network, starts
+        this anew with each confirmation; one that was lost is passed over, and its time runs on.
+        """
+        return self._owed_since_s if self._flying else None
+
+    def confirmed(self, packet_id: int, now_s: float) -> Outgoing | None:
         """The broker has it: forget it, and return what it was."""
-        message, _ = self._flying.pop(packet_id, (None, 0.0))
+        if packet_id == next(iter(self._flying), None):
+            self._owed_since_s = now_s
+        message = self._flying.pop(packet_id, None)
         if message is not None:
             self.done(message)
         return message
@@ -85,6 +94,6 @@ class Outbox:
     def connection_lost(self) -> int:
         """What was in flight may have been lost: send it again first, in the same order."""
         count = len(self._flying)
-        self._line.extendleft(message for message, _ in reversed(self._flying.values()))
+        self._line.extendleft(reversed(self._flying.values()))
         self._flying.clear()
         return count
