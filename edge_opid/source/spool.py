@@ -89,6 +89,7 @@ class Spool:
         for path in sorted(folder.glob("*.spool")):
             self._scan(path)
         self._take_up_copies()
+        self._marked = self.mark
         self._reading_at = (self._segments[0] if self._segments else None, 0)
 
     @property
@@ -108,7 +109,7 @@ class Spool:
 
     def sync(self) -> None:
         """Make everything appended so far, and the mark, safe from a power cut."""
-        if self.unsynced or (self._active is not None and self._marked != self.mark):
+        if self.unsynced or self._marked != self.mark:
             self._commit()
 
     def settle(self) -> None:
@@ -144,8 +145,7 @@ class Spool:
             return
         self.mark = number
         if self._done():
-            with suppress(SpoolError):  # on a full disk, deleting is the only way out
-                self._commit()
+            self._settle_if_room()
             self._delete_done()
 
     def renumber(self, boot: int, renumbered: Renumber) -> int:
@@ -276,7 +276,16 @@ class Spool:
                     f"and the node has acknowledged nothing after {tuple(self.mark)}: "
                     "check that the node runs, or allow a larger spool"
                 )
+            self._settle_if_room()
             self._delete(oldest)
+
+    def _settle_if_room(self) -> None:
+        """Before anything is deleted; but on a full disk, deleting is the only way out."""
+        try:
+            self.settle()
+        except SpoolError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def _commit(self) -> None:
         active = self._write(record.pack(record.MARK, self.mark))
@@ -285,7 +294,7 @@ class Spool:
         except OSError as error:
             self._end_in_doubt(active)
             raise self._error(error) from error
-        active.synced = active.size
+        active.synced, active.own = active.size, True  # its copies are the better ones now
         self._doubtful.clear()
         self._marked = self.mark
         self.unsynced = 0
