@@ -43,6 +43,18 @@ class Clock:
         return self.now
 
 
+class NodeClock:
+    """A node's own time: it passes with the script's, and does not jump when that is set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._seen, self._now = clock, clock.now, 0.0
+
+    def __call__(self) -> float:
+        passed, self._seen = self._clock.now - self._seen, self._clock.now
+        self._now += passed if 0.0 <= passed <= 600.0 else 0.0
+        return self._now
+
+
 class Receiver:
     """A node's half of the protocol: its real intake, and a commit after every reading.
 
@@ -114,7 +126,7 @@ class Station:
         self.options: dict[str, object] = {}
         self.clock = Clock()
         self.broker = MemoryBroker(queue_max=100_000)
-        self.receiver = Receiver(MemoryLink(self.broker, "node"), loss, seed, self.clock)
+        self.receiver = Receiver(MemoryLink(self.broker, "node"), loss, seed, NodeClock(self.clock))
 
     def source(self, **options: object) -> Source:
         link = MemoryLink(self.broker, "sensor")

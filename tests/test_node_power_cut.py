@@ -297,7 +297,7 @@ def timeless(history: list[bytes]) -> list:
 def but_for_times(node: EdgeNode) -> bytes:
     """Every bit of the state that does not say when the node heard something."""
     state = node.state.state()
-    del state["hearing"]
+    del state["hearing"], state["register"]["heard"]
     return pack_state(state)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import random
 import shutil
 import stat
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,54 @@ def test_script_that_sends_again_what_was_refused_doubles_nothing(
     assert station.receiver.temps() == [float(temp) for temp in range(60)]
     assert source.counters.sent == 60
     source.close()
+
+
+class UnreliableDisk:
+    """Every call that touches the disk fails one time in so many, while `on`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+        self.on, self.failed, self._dice = False, 0, random.Random(seed)
+        for name in ("open", "pread", "write", "fsync", "fdatasync", "ftruncate", "unlink"):
+            monkeypatch.setattr(os, name, partial(self._call, getattr(os, name)))
+
+    def _call(self, real: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if self.on and self._dice.random() < 0.05:
+            self.failed += 1
+            raise OSError(errno.EIO, "Input/output error")
+        return real(*args, **options)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_disk_that_fails_anywhere_loses_nothing_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Any call may fail, the script sends again what was refused, and is killed now and then."""
+    station, dice = Station(tmp_path, loss=0.2, seed=seed), random.Random(seed)
+    station.options = {"spool_bytes_max": 32 * 1024, "window": 8, "sync_every": 4}
+    disk = UnreliableDisk(monkeypatch, seed)
+    sent: list[float] = []
+    for _ in range(5):
+        source = station.source()
+        disk.on = True
+        for _ in range(40):
+            try:
+                source.send({"temp": float(len(sent))})
+                sent.append(float(len(sent)))
+            except SpoolError:
+                continue
+            station.clock.now += dice.choice([0.0, 0.5, 5.0])
+            station.receiver.pump()
+            source.pump()
+        disk.on = False
+        assert source.counters.lost == 0
+        station.kill(source)
+    last = station.source()
+    station.receiver.loss = 0.0
+    station.run(last, seconds=20_000.0)
+    assert disk.failed > 20
+    assert station.receiver.temps() == sent
+    assert last.counters.lost == 0
+    last.close()
 
 
 def test_failed_read_does_not_pass_for_an_empty_spool(

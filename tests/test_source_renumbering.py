@@ -11,9 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from source_station import Station
+from rig import TOPICS, Rig
+from source_station import Clock, Station
 
-from edge_opid.source import Number, Source
+from edge_opid.link import MemoryBroker, MemoryLink
+from edge_opid.node.inputs import Accepted, unpack
+from edge_opid.source import (
+    Number,
+    Source,
+    decode_ack,
+    decode_reading,
+    encode_reading,
+    settings_for,
+)
+from edge_opid.wire import Channel
 
 IN_1970, IN_2026, IN_2040 = 5.0, 1.79e9, 2.21e9
 
@@ -243,3 +254,54 @@ def test_acknowledgement_of_another_boot_frees_nothing(tmp_path: Path) -> None:
     station.run(second)
     assert station.receiver.temps() == [float(temp) for temp in range(20)]
     second.close()
+
+
+class RealNode:
+    """A whole node behind a broker in memory, and scripts that speak the real wire to it."""
+
+    def __init__(self) -> None:
+        self.rig, self.clock = Rig.make(commit_records=1), Clock()
+        self.broker = MemoryBroker()
+        self._link = MemoryLink(self.broker, "node")
+        self._link.subscribe([str(TOPICS.to(Channel.READING, "box"))])
+        self._link.start()
+
+    def source(self, folder: Path, at: float) -> Source:
+        self.clock.now = at
+        settings = settings_for("farm", "n1", "box", folder, background=False)
+        link = MemoryLink(self.broker, "box")
+        codec = (encode_reading, decode_reading, decode_ack)
+        return Source(settings, link, *codec, self.clock, self.clock).__enter__()
+
+    def run(self, source: Source) -> None:
+        for _ in range(1_000):
+            if source.drained():
+                return
+            self.clock.now += 0.5
+            while (delivery := self._link.poll(0.0)) is not None:
+                self._link.acknowledge(delivery)
+                self.rig.handle(delivery.topic, delivery.payload, 0, token=None)
+            while self.rig.published:
+                topic, payload, _ = self.rig.published.pop(0)
+                self._link.publish(topic, payload)
+        raise AssertionError(f"{source.pending} still pending")
+
+
+def test_whole_node_learns_each_reading_once_whatever_the_clocks(tmp_path: Path) -> None:
+    """The real wire and the real journal: cards of 2040, of 1970 and of today, and a restart."""
+    node = RealNode()
+    for place, at in enumerate([IN_2040, IN_1970, IN_2026, IN_1970]):
+        with node.source(tmp_path / str(place % 3), at) as source:
+            for temp in range(5):
+                source.send({"a": 10.0 * place + temp}, "fresh")
+            node.run(source)
+    node.rig = node.rig.reborn()  # what it has committed is all it knows
+    with node.source(tmp_path / "1", IN_1970) as source:
+        source.send({"a": 40.0}, "fresh")
+        node.run(source)
+        assert source.counters.lost == source.counters.bad_acks == 0
+    accepted = [each for each in map(unpack, node.rig.durable) if isinstance(each, Accepted)]
+    sent = [10.0 * place + temp for place in range(4) for temp in range(5)]
+    assert [each.values["a"] for each in accepted] == [*sent, 40.0]
+    numbers = [(each.boot, each.seq) for each in accepted]
+    assert numbers == sorted(set(numbers))

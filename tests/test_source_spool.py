@@ -220,6 +220,37 @@ def test_failed_sync_is_not_taken_for_success(
     assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 5)]
 
 
+@pytest.mark.parametrize("failures", [1, 5])
+def test_reading_in_a_file_whose_sync_failed_is_not_called_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """The kernel reports lost pages once; a later sync of another file says nothing about them."""
+    spool = filled(tmp_path, 3)
+    spool.sync()
+    for seq in (4, 5):
+        spool.append(Number(1, seq), seq.to_bytes(4, "big"))
+    (doubtful,) = tmp_path.glob("*.spool")
+    synced = spool._segments[0].synced
+
+    def rotten(_handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", rotten)
+    for _ in range(failures):
+        with pytest.raises(SpoolError, match="Input/output error"):
+            spool.sync()
+    assert spool.unsynced == 2
+    monkeypatch.undo()
+    spool.append(Number(1, 6), (6).to_bytes(4, "big"))
+    spool.sync()
+    assert spool.unsynced == 0
+    assert everything(spool) == [Number(1, seq) for seq in range(1, 7)]
+    os.truncate(doubtful, synced)  # a power cut: these pages never reached the disk
+    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 7)]
+    assert len(list(tmp_path.glob("*.spool"))) == 2  # failed attempts leave nothing behind
+    spool.close()
+
+
 @pytest.mark.parametrize("content", [None, b"", b"7", b"7 00000000\n", b"\xff\xfe"])
 def test_damaged_boot_counter_does_not_repeat_a_boot(tmp_path: Path, content: bytes | None) -> None:
     """Missing or rotten, the clock and the spool keep the numbers unique."""

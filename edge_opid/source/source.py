@@ -131,8 +131,12 @@ class Source:
         """The folder is ours: its lock, its spool, and one more boot."""
         config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         guard = _only_one(config.folder)
-        spool = Spool(config.folder, config.spool_bytes_max, drop_oldest=config.drop_oldest)
-        return guard, spool, new_boot(config.folder, epoch_s, spool.last.boot)
+        try:
+            spool = Spool(config.folder, config.spool_bytes_max, drop_oldest=config.drop_oldest)
+            return guard, spool, new_boot(config.folder, epoch_s, spool.last.boot)
+        except BaseException:
+            guard.close()  # the script may try again
+            raise
 
     def _boot_above(self, known: int) -> int:
         """One more boot for this life, on disk."""

@@ -12,7 +12,9 @@ Rules, in the order of the code:
    and the last of these gets its name, with a mark above every old number: that is the moment. A
    power cut before it leaves copies without a mark, which are deleted; one after it leaves copies
    and the mark, which are taken up, and old segments, of which the mark says that they are done.
-7. An error of the disk leaves everything as it was or as it should be: whoever calls may go on.
+7. What was in a file when its sync failed may be gone, whatever a later sync says. So it is written
+   once more at the start of the next segment, and `unsynced` counts it until that is synced.
+8. An error of the disk leaves everything as it was or as it should be: whoever calls may go on.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +47,7 @@ class SpoolFullError(OpidError, RuntimeError):
     """The node has been away for longer than the spool can bridge."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
     """One file: its size so far and the highest number in it."""
 
@@ -53,6 +55,8 @@ class Segment:
     handle: int
     size: int = 0
     last: Number = NOTHING
+    synced: int = 0  # bytes of it that no power cut can take
+    own: bool = False  # it has readings that no other segment has
 
     def write(self, data: bytes) -> None:
         """Append all of it, or raise."""
@@ -79,10 +83,13 @@ class Spool:
         self._segments: deque[Segment] = deque()
         self._active: Segment | None = None
         self._reading_at: tuple[Segment | None, int] = (None, 0)
+        self._read_to = NOTHING  # of those that `read_next` has returned; copies come after it
+        self._doubtful: list[Segment] = []  # ended before all of it was synced
         self._unwanted: list[Path] = []  # of a renumbering that failed; nothing is written before
         for path in sorted(folder.glob("*.spool")):
             self._scan(path)
         self._take_up_copies()
+        self._marked = self.mark
         self._reading_at = (self._segments[0] if self._segments else None, 0)
 
     @property
@@ -96,13 +103,13 @@ class Spool:
         self._make_room(len(data))
         self._write(data)
         if self._active is not None:
-            self._active.last = number
+            self._active.last, self._active.own = number, True
         self.last = max(self.last, number)
         self.unsynced += 1
 
     def sync(self) -> None:
         """Make everything appended so far, and the mark, safe from a power cut."""
-        if self._active is not None and (self.unsynced or self._marked != self.mark):
+        if self.unsynced or self._marked != self.mark:
             self._commit()
 
     def settle(self) -> None:
@@ -124,7 +131,8 @@ class Spool:
                 self._reading_at = (following, 0)
                 continue
             self._reading_at = (segment, found.end)
-            if found.kind == record.READING and found.number > self.mark:
+            if found.kind == record.READING and found.number > max(self.mark, self._read_to):
+                self._read_to = found.number
                 return found.number, found.payload
         return None
 
@@ -136,9 +144,8 @@ class Spool:
         if number <= self.mark:
             return
         self.mark = number
-        if any(self._done()):
-            with suppress(SpoolError):  # on a full disk, deleting is the only way out
-                self._commit()
+        if self._done():
+            self._settle_if_room()
             self._delete_done()
 
     def renumber(self, boot: int, renumbered: Renumber) -> int:
@@ -165,7 +172,7 @@ class Spool:
             raise
         self._segments.extend(copies)
         self._reading_at = (copies[0], 0)
-        self.mark = self._marked = Number(boot, 0)
+        self.mark = self._marked = self._read_to = Number(boot, 0)
         self.last, self.unsynced = Number(boot, count), 0
         for copy in copies[:-1]:
             with suppress(OSError):  # else the next life does it
@@ -209,9 +216,15 @@ class Spool:
 
     def _waiting(self) -> Iterator[tuple[Number, bytes]]:
         """Everything that is not acknowledged."""
-        for segment in self._segments:
-            for found in _records(segment.handle):
-                if found.kind == record.READING and found.number > self.mark:
+        return self._after_mark((segment, 0) for segment in self._segments)
+
+    def _after_mark(self, places: Iterable[tuple[Segment, int]]) -> Iterator[tuple[Number, bytes]]:
+        """What is not acknowledged in these segments from these offsets on, each reading once."""
+        last = self.mark
+        for segment, offset in places:
+            for found in _records(segment.handle, offset):
+                if found.kind == record.READING and found.number > last:
+                    last = found.number
                     yield found.number, found.payload
 
     def _append_copy(self, copies: list[Segment], data: bytes, number: Number) -> None:
@@ -263,18 +276,37 @@ class Spool:
                     f"and the node has acknowledged nothing after {tuple(self.mark)}: "
                     "check that the node runs, or allow a larger spool"
                 )
+            self._settle_if_room()
             self._delete(oldest)
 
-    def _commit(self) -> None:
-        self._write(record.pack(record.MARK, self.mark))
+    def _settle_if_room(self) -> None:
+        """Before anything is deleted; but on a full disk, deleting is the only way out."""
         try:
-            if self._active is not None:
-                os.fdatasync(self._active.handle)
+            self.settle()
+        except SpoolError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+
+    def _commit(self) -> None:
+        active = self._write(record.pack(record.MARK, self.mark))
+        try:
+            os.fdatasync(active.handle)
         except OSError as error:
-            self._active = None  # what became of its last pages, nobody knows
+            self._end_in_doubt(active)
             raise self._error(error) from error
+        active.synced, active.own = active.size, True  # its copies are the better ones now
+        self._doubtful.clear()
         self._marked = self.mark
         self.unsynced = 0
+
+    def _end_in_doubt(self, active: Segment) -> None:
+        """Nobody knows what became of its last pages: nothing more goes there."""
+        self._active = None
+        if active.own:
+            self._doubtful.append(active)
+        else:
+            with suppress(SpoolError):
+                self._delete(active)  # nothing but copies, which would pile up
 
     def _roll(self) -> None:
         """End the active segment; the next append begins another."""
@@ -282,13 +314,14 @@ class Spool:
             self.sync()
             self._active = None
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> Segment:
         try:
             active = self._active or self._begin()
             active.write(data)
         except OSError as error:
             self._abandon()
             raise self._error(error) from error
+        return active
 
     def _begin(self) -> Segment:
         self._delete_unwanted()  # or the next life could take it for the truth
@@ -298,7 +331,10 @@ class Spool:
         if self._reading_at[0] is None:
             self._reading_at = (segment, 0)
         sync_folder(self._folder)
-        self._write(record.pack(record.MARK, self.mark))
+        segment.write(record.pack(record.MARK, self.mark))
+        for number, payload in self._after_mark((each, each.synced) for each in self._doubtful):
+            segment.write(record.pack(record.READING, number, payload))
+            segment.last = number
         return segment
 
     def _create(self, after: Segment | None, suffix: str) -> Segment:
@@ -322,6 +358,7 @@ class Spool:
                 os.ftruncate(active.handle, active.size)
             except OSError:
                 active.size = os.fstat(active.handle).st_size  # its checksum tells it is torn
+            self._end_in_doubt(active)
 
     def _after(self, segment: Segment) -> Segment | None:
         place = self._segments.index(segment) + 1
@@ -343,11 +380,12 @@ class Spool:
         if self._reading_at[0] is segment:
             self._reading_at = (self._after(segment), 0)
         self._segments.remove(segment)
+        if segment in self._doubtful:
+            self._doubtful.remove(segment)
         os.close(segment.handle)
 
 
-def _records(handle: int) -> Iterator[record.Record]:
-    offset = 0
+def _records(handle: int, offset: int = 0) -> Iterator[record.Record]:
     while (found := record.read(handle, offset)) is not None:
         yield found
         offset = found.end
