@@ -12,6 +12,7 @@ configuration is at fault.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import signal
@@ -32,6 +33,7 @@ from edge_opid.model import ModelError
 from edge_opid.node.config import ForeignConfig, NodeConfig, SensorConfig
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.notify import Notify, read_status
+from edge_opid.whole_file import write_whole
 
 CONFIG = Path("/etc/opid-node/node.toml")
 EARLY = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
@@ -229,8 +231,9 @@ def export(config: ServiceConfig, given: argparse.Namespace) -> int:
         "W_survivors": W_survivors,
         **models,
     }
-    with given.out.open("wb") as file:  # np.savez would add .npz to another name
-        np.savez(file, **content)
+    file = io.BytesIO()
+    np.savez(file, **content)
+    write_whole(given.out, file.getvalue())
     _print([f"{given.out}: {len(senses.layout.columns)} columns; {', '.join(content)}"])
     return 0
 

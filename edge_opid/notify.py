@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from edge_opid.whole_file import write_whole
+
 
 class Notify:
     """Tells systemd that we are ready, alive, stopping. Without systemd it does nothing.
@@ -57,14 +59,7 @@ class Notify:
 
 def write_status(path: Path, status: Mapping[str, Any]) -> None:
     """Replace the file in one step, so that a reader never sees half of it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(json.dumps(status, ensure_ascii=False), "utf-8")
-        unfinished.replace(path)
-    except OSError:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
+    write_whole(path, json.dumps(status, ensure_ascii=False).encode(), durable=False)
 
 
 def read_status(path: Path) -> dict[str, Any]:

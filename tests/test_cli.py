@@ -230,3 +230,17 @@ def test_status_without_a_node_is_one_sentence(tmp_path):
     done = opid_node("status", write_config(tmp_path))
     assert done.returncode == 1
     assert done.stderr.startswith("opid-node: no node has told how it is: ")
+
+
+def test_export_writes_through_no_planted_link(tmp_path):
+    """Somebody lays a link to a file of the operator's where the export will be written."""
+    victim, out = tmp_path / "precious", tmp_path / "out.npz"
+    victim.write_text("precious")
+    out.symlink_to(victim)
+    (tmp_path / "out.npz.new").symlink_to(victim)
+    done = opid_node("export", out, write_config(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert victim.read_text() == "precious"
+    assert not out.is_symlink()
+    with np.load(out) as saved:
+        assert list(saved["columns"]) == ["temp", "bias"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 from collections import Counter
 from pathlib import Path
@@ -476,6 +477,26 @@ def test_the_status_file_is_replaced_every_few_seconds(tmp_path):
     world.service.drain()
     assert read_status(path)["online"] is False
     assert [each.name for each in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_the_status_file_is_written_through_no_planted_link(tmp_path):
+    """Somebody who may write to the folder lays links to a file of the node's under its names."""
+    victim, folder = tmp_path / "node.toml", tmp_path / "run"
+    folder.mkdir()
+    victim.write_text("precious")
+    path = folder / "status.json"
+    planted = [path, folder / f".status.json.{os.getpid()}", folder / "status.json.new"]
+    for name in planted:
+        name.symlink_to(victim)
+    world = World(status_file=path)
+    world.service.start()
+    world.rounds(3, seconds=5.0)
+    assert victim.read_text() == "precious"
+    assert not path.is_symlink()
+    assert read_status(path)["online"] is True
+    assert world.service.counts["status_file_refused"] == 0
+    left = {each.name for each in folder.iterdir() if not each.is_symlink()}
+    assert left == {"status.json"}
 
 
 def test_a_status_file_that_cannot_be_written_is_counted_and_nothing_else(tmp_path):
