@@ -198,6 +198,10 @@ class Service:
     def _perform(self, actions: Sequence[Action]) -> None:
         """Do all of it; only then is the node's state that of the records in the store."""
         self._do(actions)
+        for reason, sentence in self._node.take_news():
+            self.counts[reason] += 1
+            if log.worth_a_line(self.counts[reason]):
+                log.warning(reason, why=sentence, count=self.counts[reason])
         if self._ledger.store.committed != self._looked_at:
             self._snapshot()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+from edge_opid.kernel.rescue import watch
 
 from .fitting import fit_change
 from .material import FitJob
@@ -39,7 +41,9 @@ class Fitter(Protocol):
 def attempt(job: FitJob, now_ms: int) -> Outcome:
     """Fit; whatever the batch does to the solvers, the gateway lives on and says it."""
     try:
-        return fit_change(job, now_ms)
+        with watch() as rescued:
+            fit = fit_change(job, now_ms)
+        return replace(fit, why=" ".join([fit.why, *rescued]))
     except Exception as error:  # noqa: BLE001 - counted and logged; another batch may succeed
         return FitFailed(job.change.id, f"{type(error).__name__}: {error}")
 

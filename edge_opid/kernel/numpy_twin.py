@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .packing import SLAB, Floats, blocks, pack_root, padded, unpack_root
+from .rescue import definite_root, solved, triangular
 
 
 @lru_cache(maxsize=8)
@@ -22,7 +23,7 @@ def inner(lam: float, batch: int, together: bool) -> NDArray[np.float64]:
     them: [1+λ, −λ; −λ, 1+λ]. With nothing planned to vanish (`together`), `a` is all, and K = 1.
     """
     K = np.eye(1) if together else np.array([[1 + lam, -lam], [-lam, 1 + lam]])
-    return np.asarray(np.kron(np.linalg.inv(K), np.eye(batch)))
+    return np.asarray(np.kron(solved(K, np.eye(len(K))), np.eye(batch)))
 
 
 def absorb(columns: Floats, v: NDArray[np.float64], rows: Floats, M: NDArray[np.float64]) -> Floats:
@@ -57,9 +58,9 @@ def _directions(
     follows from the Cholesky factor of E M⁻¹ Eᵀ + diag(1/v).
     """
     if E.shape[1] > 2:
-        EN = np.linalg.solve(M, E.T).T
-        L = np.linalg.cholesky(EN @ E.T + np.diag(1 / v))
-        return np.asarray(np.linalg.solve(L / np.diag(L), EN))
+        EN = solved(M, E.T).T
+        L = definite_root(EN @ E.T + np.diag(1 / v)).T
+        return solved(L / np.diag(L), EN)
     growth = np.zeros((len(E) + 1, M.size))
     growth[0] = M.ravel()
     np.multiply(weighted[:, :, None], E[:, None, :], out=growth[1:].reshape(len(E), *M.shape))
@@ -68,8 +69,8 @@ def _directions(
         return np.asarray(E / grown.T)
     m11, m12, _, m22 = grown
     e1, e2 = E.T
-    solved = np.array([m22 * e1 - m12 * e2, m11 * e2 - m12 * e1]) / (m11 * m22 - m12**2)
-    return np.asarray(solved.T)
+    found = np.array([m22 * e1 - m12 * e2, m11 * e2 - m12 * e1]) / (m11 * m22 - m12**2)
+    return np.asarray(found.T)
 
 
 @lru_cache(maxsize=SLAB)
@@ -164,17 +165,6 @@ def predict(
     vector[start : start + len(x), 0] = x.astype(columns.dtype)
     scores[:] = times(columns, v, vector)[:, 0] @ B
     return -1
-
-
-def triangular(rows: Floats) -> NDArray[np.float64]:
-    """The upper triangular root with rootᵀ root = rowsᵀ rows: R of a QR decomposition.
-
-    A column that depends on those before it would leave a zero on the diagonal with a row that is
-    not zero, which no unit triangular factor can express. A billionth of the largest value, added
-    to every column on its own, prevents that; it changes rowsᵀ rows by 1e-18 of its size.
-    """
-    guard = 1e-9 * np.abs(rows).max(initial=0.0) * np.eye(rows.shape[1])
-    return np.asarray(np.linalg.qr(np.vstack([rows, guard]), mode="r"), np.float64)
 
 
 def absorb_gram(packed: Floats, X: Floats, decay: float = 1.0) -> None:

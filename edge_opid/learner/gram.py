@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..kernel import numpy_twin
 from ..kernel.packing import Floats, pack_root, unpack_root
+from ..kernel.rescue import solved
 from . import changes
 from .base import OnePassLearner
 from .contract import Scores
@@ -60,7 +61,7 @@ class GramLearner(OnePassLearner):
         """A⁻¹ of Eq. 4, D×D."""
         mine = self.settings
         A = system(self._statistics(), mine.vanishing, mine.lam, mine.rho)[0]
-        return np.linalg.inv(A).astype(mine.kind)
+        return solved(A, np.eye(len(A))).astype(mine.kind)
 
     def weights(
         self,

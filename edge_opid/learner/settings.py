@@ -12,8 +12,33 @@ from ..errors import OpidError
 LIMIT = 1e6
 """Far above what `Layout` lets through (8), far below what overflows when squared in float32."""
 
+STIFFNESS_MAX = 1e10
+"""The largest (1 + 2λ)·gate²/ρ: how far apart what A holds may be and still be told apart.
+
+Two like sensors in raw units have up to 0.1 % other labels in float32 than in float64 below it,
+0.2 % at 3e11, 2 to 6 % at 1e12 to 3e13; and beyond that the death of one of several equal sensors
+leaves a matrix that LAPACK refuses (docs/decisions/0017).
+"""
+
 EVIDENCE_MAX = 2.0**22
 """A float32 sum of n readings rounds off what is below n/2²⁴ of it (docs/decisions/0002)."""
+
+
+def stiffness_fault(lam: float, rho: float, gate: float) -> str:
+    """Why float32 cannot learn with these three, and what to do; or nothing.
+
+    >>> stiffness_fault(1.0, 1.0, 8.0)
+    ''
+    >>> print(stiffness_fault(1.0, 0.01, 1e6))
+    with rho 0.01 and lam 1 must be at most 5774, got 1e+06: give every sensor a scale, or raise rho
+    """
+    most = math.sqrt(STIFFNESS_MAX * rho / (1 + 2 * lam))
+    if gate <= most:
+        return ""
+    return (
+        f"with rho {rho:g} and lam {lam:g} must be at most {most:.4g}, got {gate:g}: "
+        "give every sensor a scale, or raise rho"
+    )
 
 
 class SettingsError(OpidError, ValueError):

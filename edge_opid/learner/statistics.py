@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel.numpy_twin import triangular
+from ..kernel.rescue import solved, triangular
 
 Matrix = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ def system(known: Statistics, vanishing: int, lam: float, rho: float) -> tuple[M
 def solve(known: Statistics, vanishing: int, lam: float, rho: float) -> tuple[Matrix, Matrix]:
     """W̃ (d×c) and W^(s) (survivors×c): the solution of Eq. 4."""
     A, B = system(known, vanishing, lam, rho)
-    W = np.asarray(np.linalg.solve(A, B), np.float64)
+    W = solved(A, B)
     d = len(known.gram)
     return W[:d], W[d:] if vanishing else W
 

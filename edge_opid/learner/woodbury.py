@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..kernel import numpy_twin
 from ..kernel.packing import Floats, pack, packed_size, padded, unpack
+from ..kernel.rescue import definite_root
 from .base import OnePassLearner
 from .contract import Scores
 from .reading import as_label, as_values, beyond
@@ -165,7 +166,7 @@ class WoodburyLearner(OnePassLearner):
     def _restore(self, known: Statistics) -> None:
         mine = self.settings
         A, B = system(known, mine.vanishing, mine.lam, mine.rho)
-        S = np.linalg.inv(np.linalg.cholesky(A).T)
+        S = np.linalg.inv(definite_root(A))
         diagonal = np.diag(S)
         centre = None if known.centre is None else known.centre.astype(mine.kind)
         self._load(

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from edge_opid.errors import OpidError
 from edge_opid.layout.layout import BIAS
-from edge_opid.learner.settings import LIMIT
+from edge_opid.learner.settings import LIMIT, stiffness_fault
 from edge_opid.node.foreign import ForeignTopic
 from edge_opid.toml_tables import DURATION_S_MAX
 from edge_opid.wire.errors import WireError, shown
@@ -206,6 +206,9 @@ class NodeConfig:
         _above(self.gate, "node.gate", at_most=LIMIT)
         _within(self.lam, "node.lam", 0, LIMITS.number_max)
         _above(self.rho, "node.rho")
+        fault = stiffness_fault(self.lam, self.rho, self.gate)
+        if fault:
+            raise NodeConfigError("node.gate", fault)
         _above(self.forgetting, "node.forgetting", at_most=1)
         # 4 bytes a value are kept until the end of the warm-up: 10,000 × 160 would be 6.4 MB.
         _whole(self.warmup_readings, "node.warmup_readings", 2, 10_000)

@@ -3,7 +3,7 @@
 1. size, and signature by a trusted key (`wire.open_sealed`); 2. type (`wire.decode`); 3. addressed
 to me; 4. newer than my floor, but not absurdly so; an equal version must have equal content;
 5. my classes, and a layout that is mine or newer, whose gate lets nothing through that a learner
-would not take; 6. weights of that layout's shape, finite, and so are their scores.
+with my λ and ρ could not take; 6. weights of that layout's shape, finite, and so are their scores.
 
 What fails is refused with a reason to count by, and changes nothing.
 """
@@ -18,7 +18,7 @@ from nacl.signing import VerifyKey
 from ..errors import LayoutError, OpidError
 from ..forms import model_from_weights
 from ..layout import Layout, Sensor
-from ..learner.settings import LIMIT
+from ..learner.settings import LIMIT, stiffness_fault
 from ..wire import LIMITS, Desired, SensorDescription, decode, digest, open_sealed
 
 
@@ -44,6 +44,8 @@ class Standing:
     layout_version: int
     sensors: tuple[SensorDescription, ...]
     vanishing: tuple[str, ...]
+    lam: float = 1.0
+    rho: float = 1.0
 
 
 def layout_of(
@@ -101,6 +103,9 @@ def _check_layout(desired: Desired, mine: Standing) -> None:
         raise DesiredError("layout", f"layout {desired.layout_version}: {error}") from error
     if desired.gate > LIMIT:
         raise DesiredError("range", f"gate must be <= {LIMIT:g}, got {desired.gate}")
+    fault = stiffness_fault(mine.lam, mine.rho, desired.gate)
+    if fault:
+        raise DesiredError("range", f"gate {fault}")
     if desired.weights is not None:
         width, classes = layout.width, len(desired.classes)
         model_from_weights(desired.weights, desired.version, width, classes)

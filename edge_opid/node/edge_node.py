@@ -355,6 +355,12 @@ class EdgeNode:
             silent=self.state.senses.silent,
         )
 
+    def take_news(self) -> list[tuple[str, str]]:
+        """What happened since the last time that is worth a line in a log: a word, a sentence."""
+        news = list(self._voice.news)
+        self._voice.news.clear()
+        return news
+
     def counted(self) -> Counter[str]:
         """Everything that happened since the process began, by a short word."""
         return self.counts + self._intake.counts

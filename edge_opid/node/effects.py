@@ -27,10 +27,14 @@ class Predicted(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """Something to count, by a short word; a sentence where it should not have happened."""
+    """Something to count, by a short word; a sentence where it should not have happened.
+
+    `log` is for what the status says by itself, for as long as it is so.
+    """
 
     reason: str
     sentence: str = ""
+    log: str = ""
 
 
 class Forgotten(NamedTuple):

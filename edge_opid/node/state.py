@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import OpidError
 from ..forms import HeldModel, model_from_weights
+from ..kernel.rescue import watch
 from ..wire import (
     Desired,
     InstanceId,
@@ -83,10 +84,12 @@ class NodeState:
         journal: replay fails at the same place and leaves the same bits, where an error thrown
         from here would leave a state that its journal does not explain.
         """
-        try:
-            return self._handlers[type(change)](change)
-        except OpidError as error:
-            return [Noted("input-failed", str(error))]
+        with watch() as rescued:
+            try:
+                effects = self._handlers[type(change)](change)
+            except OpidError as error:
+                effects = [Noted("input-failed", str(error))]
+        return [*effects, *(Noted("numbers-rescued", each) for each in rescued)]
 
     # -- readings ------------------------------------------------------------------------------
 
@@ -252,6 +255,8 @@ class NodeState:
             self.layout_version,
             tuple(senses.sensors.values()),
             senses.vanishing,
+            mine.lam,
+            mine.rho,
         )
 
     def _ordered(self, change: Ordered) -> list[Effect]:
@@ -276,7 +281,8 @@ class NodeState:
         for hit in right:
             self.board.record({CURRENT: 1}, int(hit))
         fell_back = self.slots.fell_back(self.board)
-        return [Noted("model-doubted"), *([Noted("model-fallback")] if fell_back else [])]
+        doubted = Noted("model-doubted", log=str(self.doubt))
+        return [doubted, *([Noted("model-fallback")] if fell_back else [])]
 
     @property
     def doubted(self) -> Doubt | None:

@@ -37,7 +37,8 @@ class Voice:
 
     def __init__(self, config: NodeConfig, counts: Counter[str]) -> None:
         self._config, self._counts = config, counts
-        self.complaints: deque[str] = deque(maxlen=4)  # what should not have happened, for the log
+        self.complaints: deque[str] = deque(maxlen=4)  # what should not have happened
+        self.news: deque[tuple[str, str]] = deque(maxlen=16)  # the same and more, for the log
         topics = NodeTopics(config.site, config.node)
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
@@ -45,10 +46,12 @@ class Voice:
     def of(self, effect: Effect, layout_version: int) -> list[Action]:
         """Tell of an effect."""
         match effect:
-            case Noted(reason, sentence):
+            case Noted(reason, sentence, line):
                 self._counts[reason] += 1
                 if sentence:
                     self.complaints.append(sentence)
+                if sentence or line:
+                    self.news.append((reason, sentence or line))
                 return []
             case Forgotten(source):
                 return self.warn("source-forgotten", source=source)

@@ -1,0 +1,120 @@
+"""No numerical error ends a node, and settings that float32 cannot work with are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rig import CLASSES, Rig, config, desired
+from test_node_life import live
+
+from edge_opid import WoodburyLearner
+from edge_opid.kernel.rescue import NumbersError, definite_root, solved, watch
+from edge_opid.learner import settings
+from edge_opid.node.config import NodeConfigError
+
+
+def alike(n, seed=24):
+    """Three probes of one thing, in raw units: each says what the others say."""
+    rng = np.random.default_rng(seed)
+    values = np.clip(3e5 * rng.normal(size=n), -1e6, 1e6)
+    return [dict.fromkeys("abc", float(value)) for value in values], [
+        CLASSES[int(rng.integers(3))] for _ in range(n)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_sensor_that_dies_ends_the_node_with_a_linear_algebra_error(seed, monkeypatch):
+    """ρ = 1e-3, a gate of 1e6, like sensors in raw units: as a former release would take them."""
+    for place in ("edge_opid.node.config", "edge_opid.node.desired"):
+        monkeypatch.setattr(f"{place}.stiffness_fault", lambda *_: "", raising=False)
+    rows, labels = alike(300, seed)
+    rig = Rig.make(rho=1e-3, gate=1e6, vanishing=("a",))
+    live(rig, rows, labels)
+    for seq in range(301, 420):  # c says nothing any more, then b
+        left = {"a": 5.0, "b": 5.0} if seq < 360 else {"a": 5.0}
+        rig.read(seq, left, now_ms=300 * seq)
+        rig.tick(300 * seq)
+    assert rig.node.state.senses.silent == ("c", "b")
+    assert np.isfinite(rig.predictions()[-1].scores["fresh"])
+    rig.commit(0)
+    assert rig.reborn().frozen() == rig.frozen()
+
+
+def test_a_rescue_is_counted_and_said(monkeypatch):
+    """The words are in the status, and a line is for the log."""
+    for place in ("edge_opid.node.config", "edge_opid.node.desired"):
+        monkeypatch.setattr(f"{place}.stiffness_fault", lambda *_: "", raising=False)
+    found = []
+    for seed in range(6):
+        rows, labels = alike(300, seed)
+        rig = Rig.make(rho=1e-3, gate=1e6, vanishing=("a",))
+        live(rig, rows, labels)
+        rig.order(desired(1, sensors=("b", "c"), gate=1e6))
+        found += [(rig.node.status(0).degraded, rig.node.take_news())] * (
+            rig.node.counts["numbers-rescued"] > 0
+        )
+        assert rig.node.take_news() == []
+        assert rig.node.state.layout_version == 1
+    assert found
+    for degraded, news in found:
+        assert any("mended" in line or "least squares" in line for line in degraded)
+        assert {reason for reason, _ in news} == {"numbers-rescued"}
+
+
+def test_a_matrix_that_rounding_spoiled_gives_another_root():
+    """Its root squares to the matrix, as far as float64 can tell."""
+    A = 1e16 * np.ones((4, 4)) + 1e-3 * np.eye(4)
+    A[0, 0] -= 4.0
+    with watch() as told:
+        root = definite_root(A)
+    assert told == [
+        "a 4×4 matrix was not positive definite and was mended: "
+        "larger ρ or smaller values are safer"
+    ]
+    assert np.allclose(root.T @ root, A, rtol=1e-9)
+    good = np.array([[2.0, 1.0], [1.0, 3.0]])
+    with watch() as told:
+        assert np.array_equal(definite_root(good), np.linalg.cholesky(good).T)
+        assert np.array_equal(solved(good, good), np.linalg.solve(good, good))
+    assert told == []
+    with pytest.raises(NumbersError, match="must be finite"):
+        definite_root(np.full((2, 2), np.nan))
+
+
+@pytest.mark.parametrize(
+    "change", [{"gate": 1e6}, {"rho": 1e-12}, {"lam": 1e9}, {"rho": 1e-3, "gate": 1e4}]
+)
+def test_what_float32_cannot_work_with_is_taken(change):
+    """The sentence has the values and what to do; what the defaults are is far from it."""
+    with pytest.raises(NodeConfigError, match="give every sensor a scale, or raise rho") as caught:
+        config(**change)
+    assert str(caught.value).startswith("node.gate with rho ")
+    config(rho=1e-3)
+    config(gate=1e4)
+
+
+def test_an_order_with_a_gate_beyond_what_float32_can_take_is_obeyed():
+    """Signed or not, it would spoil what is learned from then on."""
+    rig = Rig.make(rho=1e-3)
+    before = rig.frozen()
+    rig.order(desired(1, gate=1e4))
+    assert rig.node.counts["refused-range"] == 1
+    assert rig.frozen() == before
+    rig.order(desired(1, gate=1e3))
+    assert rig.node.state.layout_version == 1
+
+
+def test_float32_is_wrong_where_the_settings_are_allowed():
+    """Two probes alike to a thousandth, raw units, at the edge of what is allowed."""
+    rng, d, n = np.random.default_rng(0), 8, 3000
+    gate = np.sqrt(settings.STIFFNESS_MAX / 3 * 1e-3)
+    Z = rng.normal(size=(n, d - 1))
+    Z[:, 1] = Z[:, 0] + 1e-3 * rng.normal(size=n)
+    y = (Z @ rng.normal(size=(d - 1, 3))).argmax(1)
+    X = np.hstack([np.clip(Z * gate / 4 + gate / 2, -gate, gate), np.ones((n, 1))])
+    short = WoodburyLearner(2, d - 2, 3, 1.0, 1e-3)
+    exact = WoodburyLearner(2, d - 2, 3, 1.0, 1e-3, dtype="float64")
+    short.learn_many(X[:2000], y[:2000])
+    exact.learn_many(X[:2000], y[:2000])
+    one, other = (X[2000:] @ each.weights()[0].astype(float) for each in (short, exact))
+    assert np.mean(one.argmax(1) != other.argmax(1)) <= 0.005
