@@ -26,10 +26,10 @@ from edge_opid.link.contract import (
     SubscriptionRefused,
 )
 from edge_opid.notify import Notify
-from edge_opid.service import NodeClock
 from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, decode
 
 from .actions import Action, Fit, ForgetExamples, Listen, Publish
+from .clock import GatewayClock
 from .fitter import FitFailed, Fitter
 from .recall import fit_job
 from .registry import EventError, FitRecord, NodeKey, Record
@@ -52,7 +52,7 @@ class Runner:
         gateway: Gateway,
         link: Link,
         store: Store,
-        clock: NodeClock,
+        clock: GatewayClock,
         fitter: Fitter,
         notify: Notify,
         *,
@@ -65,7 +65,8 @@ class Runner:
         self._actions: list[Action] = []
         self._deliveries: list[Delivery] = []
         self._outcomes: dict[int, str] = {}
-        self._looked_ms = self._ticked_ms = 0
+        self._looked_ms: int | None = None  # both by the time that has passed in this life
+        self._ticked_ms: int | None = None
         self._filters: frozenset[str] = frozenset()
         self._wave = Wave()
 
@@ -98,6 +99,7 @@ class Runner:
 
     def round(self) -> None:
         """One turn."""
+        self._follow_clock()
         began_ms = self._clock.now_ms()
         self._take_in()
         self._take_commands()
@@ -105,7 +107,7 @@ class Runner:
         self._tick()
         self._settle()
         self._wave.follow(self.gateway, began_ms, self._clock.now_ms())
-        self._notify.alive(self._clock.now_ms())
+        self._notify.alive(self._clock.passed_ms())
 
     def drain(self) -> None:
         """Save what is decided, send what is queued, go."""
@@ -113,6 +115,12 @@ class Runner:
         self._settle()
         unsent = self._link.stop()
         log.info("stopped", unsent=unsent)
+
+    def _follow_clock(self) -> None:
+        step_ms = self._clock.follow()
+        if step_ms:
+            self.counts["clock_set"] += 1
+            self.gateway.clock_set(step_ms, self._clock.now_ms())
 
     # -- 1: what comes in ----------------------------------------------------------------------
 
@@ -149,10 +157,10 @@ class Runner:
 
     def _take_commands(self) -> None:
         """What operators left in the database, twice a second; they must see that we serve it."""
-        now_ms = self._clock.now_ms()
-        if 0 <= now_ms - self._looked_ms < COMMANDS_MS:
+        passed_ms, now_ms = self._clock.passed_ms(), self._clock.now_ms()
+        if self._looked_ms is not None and passed_ms - self._looked_ms < COMMANDS_MS:
             return
-        self._looked_ms = now_ms
+        self._looked_ms = passed_ms
         try:
             if self._store.reclaim():
                 self.counts["reclaimed"] += 1
@@ -193,10 +201,11 @@ class Runner:
                     self.gateway.fit_failed(change, why)
 
     def _tick(self) -> None:
-        now_ms = self._clock.now_ms()
-        if self.gateway.busy or not 0 <= now_ms - self._ticked_ms < TICK_MS:
-            self._ticked_ms = now_ms
-            self._actions += self.gateway.tick(now_ms)
+        passed_ms = self._clock.passed_ms()
+        rested = self._ticked_ms is None or passed_ms - self._ticked_ms >= TICK_MS
+        if self.gateway.busy or rested:
+            self._ticked_ms = passed_ms
+            self._actions += self.gateway.tick(self._clock.now_ms())
         while self.gateway.complaints:
             self.counts["complaints"] += 1
             sentence = self.gateway.complaints.popleft()
@@ -232,7 +241,7 @@ class Runner:
                 if not error.transient:
                     raise
                 self._complain("the database refuses", error)
-            self._notify.alive(self._clock.now_ms())
+            self._notify.alive(self._clock.passed_ms())
             if self._stop:
                 return False
             time.sleep(RETRY_S)
