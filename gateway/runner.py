@@ -4,7 +4,8 @@ The rules of a round, in the order of the code:
 
 1. Take in what came: messages, operators' commands, finished fits, time.
 2. Save all that was decided in one transaction. A database that refuses for a while (locked,
-   restarted, disk full) is asked again; until then nothing more is taken in.
+   restarted, disk full or failing) is asked again, at growing intervals; until then nothing more is
+   taken in, and the log and systemd's status say so.
 3. Only then publish, subscribe, fit, and acknowledge the messages: killed before, they come again.
 """
 
@@ -41,7 +42,8 @@ POLL_S = 0.1
 DELIVERIES_PER_ROUND = 512  # a wave of reports becomes a few transactions
 COMMANDS_MS = 500  # between two looks for operators' commands
 TICK_MS = 200
-RETRY_S = 1.0  # before a database that refused is asked again
+RETRY_S = 1.0  # before a database that refused is asked again; twice as long each time …
+RETRY_MAX_S = 32.0  # … up to this
 
 
 class Runner:
@@ -233,18 +235,32 @@ class Runner:
         A `MasterError` is not tried again: somebody else decides now, and what we believe may be
         out of date.
         """
+        wait_s = RETRY_S
         while True:
             try:
                 attempt()
-                return True
             except DatabaseError as error:
-                if not error.transient:
+                if not (error.transient or error.unsure):
                     raise
                 self._complain("the database refuses", error)
+                self._notify.says(f"waiting for the database: {error}")
+            else:
+                if wait_s > RETRY_S:
+                    log.info("the database answers again")
+                    self._notify.says("")
+                return True
+            if not self._pause(wait_s):
+                return False
+            wait_s = min(2 * wait_s, RETRY_MAX_S)
+
+    def _pause(self, seconds: float) -> bool:
+        """Let time pass, alive for systemd; False when told to stop meanwhile."""
+        for _ in range(round(seconds / RETRY_S)):
             self._notify.alive(self._clock.passed_ms())
             if self._stop:
                 return False
             time.sleep(RETRY_S)
+        return True
 
     def _save(self, records: Sequence[Record]) -> None:
         if records or self._outcomes:
