@@ -45,6 +45,10 @@ class Notify:
             self._next_ms = now_ms + self._every_ms
             self._send("WATCHDOG=1")
 
+    def says(self, sentence: str) -> None:
+        """What `systemctl status` shows, in a line; nothing where all is well."""
+        self._send("STATUS=" + " ".join(sentence.split()))
+
     def stopping(self) -> None:
         """We were asked to end, and do."""
         self._send("STOPPING=1")

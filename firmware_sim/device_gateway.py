@@ -16,13 +16,13 @@ from nacl.signing import SigningKey
 
 from edge_opid.link.contract import Delivery
 from edge_opid.notify import Notify
-from edge_opid.service import NodeClock
 from edge_opid.wire import Channel, Topic
 from firmware_sim.checks import Witness
 from firmware_sim.clock import VirtualClock
 from firmware_sim.device import PATIENCE_MS, SUPERVISOR_MS, Device
 from firmware_sim.network import Network
 from firmware_sim.network_link import SimLink
+from gateway.clock import GatewayClock
 from gateway.fitter import Outcome, attempt
 from gateway.material import FitJob
 from gateway.policy import Group, Policy
@@ -161,7 +161,7 @@ class GatewayDevice(Device):
             self.gateway,
             self.link,
             cast(Store, FusedStore(self.store, self.fuse)),
-            NodeClock(self.wall.wall, self.wall.monotonic),
+            GatewayClock(self.wall.wall, self.wall.monotonic),
             SimFitter(self.clock, self._fit),
             Notify({}),
             poll_s=0.0,

@@ -110,8 +110,8 @@ class Changes:
 
     # -- what is due ---------------------------------------------------------------------------
 
-    def due(self, now_ms: int) -> list[Action]:
-        """Fits to make, and raw readings to forget."""
+    def due(self, now_ms: int, *, sure: bool = True) -> list[Action]:
+        """Fits to make, and raw readings to forget; by a doubted clock no time is over."""
         actions: list[Action] = []
         for change in list(self._fleet.changes.values()):
             if change.state == ChangeState.CLOSED:
@@ -123,7 +123,7 @@ class Changes:
             if size is not None:
                 self._tried[change.id] = size
                 actions.append(Fit(change.id, size))
-            elif self._is_over(change, now_ms):
+            elif self._is_over(change, now_ms, sure=sure):
                 close(self._fleet, change, now_ms)
         return actions
 
@@ -146,9 +146,9 @@ class Changes:
         members = self._fleet.members(change.id)
         return all(nodes[key].reported_layout >= layouts[key].version for key in members)
 
-    def _is_over(self, change: ChangeRecord, now_ms: int) -> bool:
+    def _is_over(self, change: ChangeRecord, now_ms: int, *, sure: bool) -> bool:
         full = change.fitted >= self._policy.batch_max
-        return full or now_ms - change.opened_ms > 1000 * self._policy.gather_s
+        return full or (sure and now_ms - change.opened_ms > 1000 * self._policy.gather_s)
 
     def _tidied(self, change: ChangeRecord) -> list[Action]:
         """Once closed, its raw readings go; once nobody is in it, it is history."""

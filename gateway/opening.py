@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.notify import Notify
-from edge_opid.service import NodeClock
 
+from .clock import GatewayClock
 from .config import GatewayConfig, load_signing_key
 from .fitter import ThreadFitter
 from .recall import recalled
@@ -37,4 +37,4 @@ def open_runner(config: GatewayConfig, notify: Notify) -> Iterator[Runner]:
             outbox_bytes_max=OUTBOX_BYTES_MAX,
             inbox_messages_max=INBOX_MESSAGES_MAX,
         )
-        yield Runner(gateway, MqttLink(options), store, NodeClock(), ThreadFitter(), notify)
+        yield Runner(gateway, MqttLink(options), store, GatewayClock(), ThreadFitter(), notify)

@@ -52,7 +52,8 @@ class Ordering:
 
     def _is_behind(self, key: NodeKey) -> bool:
         """Whether the order in force says something else than this node should hear, or is signed
-        by a former key."""
+        by a former key.
+        """
         order, layout = self._fleet.orders.get(key), self._fleet.layouts[key]
         change = self._fleet.changes.get(layout.change)
         wanted = layout.version, -1 if change is None else change.pushed

@@ -117,6 +117,12 @@ class Publisher:
         if not self.reported(key):
             self._waiting.setdefault(key, (now_ms + self._first_ms, self._first_ms))
 
+    def stepped(self, step_ms: int) -> None:
+        """The clock was set: what is due in a minute is still due in a minute."""
+        self._waiting = {
+            key: (due_ms + step_ms, waited_ms) for key, (due_ms, waited_ms) in self._waiting.items()
+        }
+
     def unreported(self) -> list[NodeKey]:
         """The nodes that have an order to obey yet."""
         return [key for key in self._fleet.orders if not self.reported(key)]

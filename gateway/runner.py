@@ -4,7 +4,8 @@ The rules of a round, in the order of the code:
 
 1. Take in what came: messages, operators' commands, finished fits, time.
 2. Save all that was decided in one transaction. A database that refuses for a while (locked,
-   restarted, disk full) is asked again; until then nothing more is taken in.
+   restarted, disk full or failing) is asked again, at growing intervals; until then nothing more is
+   taken in, and the log and systemd's status say so.
 3. Only then publish, subscribe, fit, and acknowledge the messages: killed before, they come again.
 """
 
@@ -27,10 +28,10 @@ from edge_opid.link.contract import (
     SubscriptionRefused,
 )
 from edge_opid.notify import Notify
-from edge_opid.service import NodeClock
 from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, decode
 
 from .actions import Action, Fit, ForgetExamples, Listen, Publish
+from .clock import GatewayClock
 from .fitter import FitFailed, Fitter
 from .recall import fit_job
 from .registry import EventError, FitRecord, NodeKey, Record
@@ -42,7 +43,8 @@ POLL_S = 0.1
 DELIVERIES_PER_ROUND = 512  # a wave of reports becomes a few transactions
 COMMANDS_MS = 500  # between two looks for operators' commands
 TICK_MS = 200
-RETRY_S = 1.0  # before a database that refused is asked again
+RETRY_S = 1.0  # before a database that refused is asked again; twice as long each time …
+RETRY_MAX_S = 32.0  # … up to this
 
 
 class Runner:
@@ -53,7 +55,7 @@ class Runner:
         gateway: Gateway,
         link: Link,
         store: Store,
-        clock: NodeClock,
+        clock: GatewayClock,
         fitter: Fitter,
         notify: Notify,
         *,
@@ -66,7 +68,8 @@ class Runner:
         self._actions: list[Action] = []
         self._deliveries: list[Delivery] = []
         self._outcomes: dict[int, str] = {}
-        self._looked_ms = self._ticked_ms = 0
+        self._looked_ms: int | None = None  # both by the time that has passed in this life
+        self._ticked_ms: int | None = None
         self._filters: frozenset[str] = frozenset()
         self._wave = Wave()
 
@@ -99,6 +102,7 @@ class Runner:
 
     def round(self) -> None:
         """One turn."""
+        self._follow_clock()
         began_ms = self._clock.now_ms()
         self._take_in()
         self._take_commands()
@@ -114,6 +118,12 @@ class Runner:
         self._settle()
         unsent = self._link.stop()
         log.info("stopped", unsent=unsent)
+
+    def _follow_clock(self) -> None:
+        step_ms = self._clock.follow()
+        if step_ms:
+            self.counts["clock_set"] += 1
+            self.gateway.clock_set(step_ms, self._clock.now_ms())
 
     # -- 1: what comes in ----------------------------------------------------------------------
 
@@ -152,10 +162,10 @@ class Runner:
 
     def _take_commands(self) -> None:
         """What operators left in the database, twice a second; they must see that we serve it."""
-        now_ms = self._clock.now_ms()
-        if 0 <= now_ms - self._looked_ms < COMMANDS_MS:
+        passed_ms, now_ms = self._clock.passed_ms(), self._clock.now_ms()
+        if self._looked_ms is not None and passed_ms - self._looked_ms < COMMANDS_MS:
             return
-        self._looked_ms = now_ms
+        self._looked_ms = passed_ms
         try:
             if self._store.reclaim():
                 self.counts["reclaimed"] += 1
@@ -196,10 +206,11 @@ class Runner:
                     self.gateway.fit_failed(change, why)
 
     def _tick(self) -> None:
-        now_ms = self._clock.now_ms()
-        if self.gateway.busy or not 0 <= now_ms - self._ticked_ms < TICK_MS:
-            self._ticked_ms = now_ms
-            self._actions += self.gateway.tick(now_ms)
+        passed_ms = self._clock.passed_ms()
+        rested = self._ticked_ms is None or passed_ms - self._ticked_ms >= TICK_MS
+        if self.gateway.busy or rested:
+            self._ticked_ms = passed_ms
+            self._actions += self.gateway.tick(self._clock.now_ms())
         while self.gateway.complaints:
             self.counts["complaints"] += 1
             sentence = self.gateway.complaints.popleft()
@@ -227,18 +238,32 @@ class Runner:
         A `MasterError` is not tried again: somebody else decides now, and what we believe may be
         out of date.
         """
+        wait_s = RETRY_S
         while True:
             try:
                 attempt()
-                return True
             except DatabaseError as error:
-                if not error.transient:
+                if not (error.transient or error.unsure):
                     raise
                 self._complain("the database refuses", error)
+                self._notify.says(f"waiting for the database: {error}")
+            else:
+                if wait_s > RETRY_S:
+                    log.info("the database answers again")
+                    self._notify.says("")
+                return True
+            if not self._pause(wait_s):
+                return False
+            wait_s = min(2 * wait_s, RETRY_MAX_S)
+
+    def _pause(self, seconds: float) -> bool:
+        """Let time pass, alive for systemd; False when told to stop meanwhile."""
+        for _ in range(round(seconds / RETRY_S)):
             self._say_alive()
             if self._stop:
                 return False
             time.sleep(RETRY_S)
+        return True
 
     def _save(self, records: Sequence[Record]) -> None:
         if records or self._outcomes:
@@ -266,7 +291,7 @@ class Runner:
     def _say_alive(self) -> None:
         """Feed the watchdog; a link that will never work again ends us instead (`LinkError`)."""
         self._link.check()
-        self._notify.alive(self._clock.now_ms())
+        self._notify.alive(self._clock.passed_ms())
 
     def _tell_of(self, fit: FitRecord) -> None:
         log.info(

@@ -60,6 +60,7 @@ from .registry.reported import (
     reported,
 )
 from .retiring import Retiring
+from .timekeeping import KIND, Timekeeping
 
 EXPECTED = frozenset({"late", "stale"})
 """Refusals that brokers and distance bring about: counted, and not worth a line."""
@@ -88,7 +89,7 @@ class Gateway:
         self._measuring = Measuring(policy.measure_readings)
         self._retiring = Retiring(self.fleet, policy)
         self._listening: frozenset[str] = frozenset()
-        self._ticked = False  # this life's clock may be behind that of the one before
+        self._time = Timekeeping(self.fleet)
         self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], list[Action]]] = {
             Introduction: self._introduced,
             Status: self._status,
@@ -189,6 +190,8 @@ class Gateway:
             self.fleet.put(replace(node, online=False))
             return []
         check_reach(self.fleet, key, status.version, status.layout_version, now_ms)
+        if self._time.heard(key, status.time_ms, now_ms):
+            self.counts["clock-confirmed"] += 1
         if reported(self.fleet, key, status, payload, now_ms):
             self.publisher.heard(key, now_ms)
         reconcile(self.fleet, key, status.silent, now_ms)
@@ -249,23 +252,34 @@ class Gateway:
 
     def tick(self, now_ms: int) -> list[Action]:
         """Do what is due: retire, advance layouts, fit, publish again, listen to whom we must."""
-        if not self._ticked:
-            self._ticked = True
-            self.fleet.no_later_than(now_ms)
-        for error in self._retiring.due(now_ms, self.counts):
+        self._say(self._time.begin(now_ms))
+        sure = self._time.sure
+        for error in self._retiring.due(now_ms, self.counts, sure=sure):
             self._refused(error)
         for key in settled(self.fleet, self.policy, now_ms):
             self._counted(partial(self._advance, key, now_ms))
         actions: list[Action] = []
         for key in self.orders.take():  # what cannot be done for one is done for the others
             actions += self._counted(partial(self._order, key, now_ms))
-        actions += self.changes.due(now_ms)
+        actions += self.changes.due(now_ms, sure=sure)
         actions += self.publisher.due(now_ms)
         wanted = self._wanted_filters()
         if wanted != self._listening:
             self._listening = wanted
             actions.append(Listen(wanted))
         return actions
+
+    def clock_set(self, step_ms: int, now_ms: int) -> None:
+        """Somebody has set the clock, by so much, to now."""
+        self._say(self._time.begin(now_ms - step_ms))
+        self._say(self._time.stepped(step_ms, now_ms))
+        self._retiring.stepped(step_ms)
+        self.publisher.stepped(step_ms)
+
+    def _say(self, sentence: str) -> None:
+        if sentence:
+            self.counts[KIND] += 1
+            self.complaints.append(sentence)
 
     def _advance(self, key: NodeKey, now_ms: int) -> list[Action]:
         advance(self.fleet, key, self.policy, now_ms)

@@ -15,7 +15,6 @@ from rig import KEY, Rig
 from edge_opid.link.contract import Connected, Disconnected
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.notify import Notify
-from edge_opid.service import NodeClock
 from edge_opid.wire import (
     LIMITS,
     Channel,
@@ -34,6 +33,7 @@ from edge_opid.wire import (
     open_desired,
     to_bytes,
 )
+from gateway.clock import GatewayClock
 from gateway.fitter import FitFailed, InlineFitter, attempt
 from gateway.policy import Group, Policy
 from gateway.recall import fit_job, recalled
@@ -466,7 +466,7 @@ class Cut:
 def test_nobody_is_given_up_while_the_broker_is_out_of_reach():
     fleet = small()
     fall_silent(fleet)
-    link, clock = Cut(), NodeClock(*[lambda: fleet.now_ms / 1000] * 2)
+    link, clock = Cut(), GatewayClock(*[lambda: fleet.now_ms / 1000] * 2)
     runner = Runner(fleet.gateway, link, fleet.store, clock, InlineFitter(), Notify({}))
     runner.start()  # and no broker answers
 

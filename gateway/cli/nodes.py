@@ -13,6 +13,7 @@ from typing import Any
 from edge_opid.wire import Status, WireError, decode
 from gateway.registry import DoubtRecord, NodeKey, NodeRecord, SensorRecord
 from gateway.registry.fleet import Fleet
+from gateway.timekeeping import OWN
 
 from .desk import OperatorError, all_keys, find_node, open_desk
 from .screen import NOTHING, Screen, moment, names, number, percent
@@ -43,6 +44,8 @@ def list_nodes(given: Namespace, screen: Screen) -> int:
         screen.json(found)
     else:
         screen.table(NODE_HEADINGS, map(node_row, found))
+    for doubt in doubts_about(fleet, OWN):
+        screen.remark(doubt.sentence)
     return 0
 
 

@@ -10,9 +10,10 @@ from edge_opid.log import worth_a_line
 from edge_opid.wire import SensorDescription
 
 from ..policy import Group, check_groups
-from .lifecycle import IN_LAYOUT
+from .lifecycle import IN_LAYOUT, SensorState
 from .records import (
     ChangeRecord,
+    ChangeState,
     DoubtRecord,
     ExampleRecord,
     FitRecord,
@@ -152,6 +153,20 @@ class Fleet:
         for change in list(self.changes.values()):
             if change.opened_ms > now_ms:
                 self.put(replace(change, opened_ms=now_ms))
+        for node in list(self.nodes.values()):
+            if node.seen_ms > now_ms:
+                self.put(replace(node, seen_ms=now_ms))
+
+    def skip(self, step_ms: int, now_ms: int) -> None:
+        """Time on the clock that did not pass: silences and changes are as old as they were."""
+        for sensors in self.sensors.values():
+            for sensor in list(sensors.values()):
+                if sensor.state == SensorState.SILENT:
+                    since_ms = min(sensor.since_ms + step_ms, now_ms)
+                    self.put(replace(sensor, since_ms=since_ms))
+        for change in list(self.changes.values()):
+            if change.state == ChangeState.GATHERING:
+                self.put(replace(change, opened_ms=min(change.opened_ms + step_ms, now_ms)))
 
     def _keep_highest(self, order: OrderRecord) -> None:
         """An order below the former one must not make us forget how far we have counted."""

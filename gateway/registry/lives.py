@@ -32,6 +32,7 @@ from .lifecycle import IN_LAYOUT, EventError, LifecycleError, SensorEvent, Senso
 from .records import NodeKey, SensorRecord
 from .room import check_end, check_room, not_retired
 
+RETIRED = SensorState.RETIRED
 TIMEOUT_S = 60.0
 """When a sensor counts as silent, where nobody said it: as in a node's configuration."""
 
@@ -58,11 +59,12 @@ def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str
 
 
 def overdue(
-    fleet: Fleet, policy: Policy, now_ms: int, *, hearing: bool = True
+    fleet: Fleet, policy: Policy, now_ms: int, *, hearing: bool = True, sure: bool = True
 ) -> list[tuple[NodeKey, str, SensorEvent, str]]:
     """Sensors whose time has come: silent for longer than the policy allows, or worn out.
 
-    While nothing can be heard (`hearing`), silence is nobody's fault.
+    While nothing can be heard (`hearing`), silence is nobody's fault; while the clock is doubted
+    (`sure`), nobody is worn out.
     """
     found = []
     too_long = f"silent for more than {policy.silence_s:g} s"
@@ -72,7 +74,7 @@ def overdue(
             ends_ms = sensor.end_of_life_ms
             if hearing and silent_ms > 1000 * policy.silence_s:
                 found.append((key, sensor.id, SensorEvent.OVERDUE, too_long))
-            elif ends_ms is not None and now_ms >= ends_ms and sensor.state != SensorState.RETIRED:
+            elif sure and ends_ms is not None and ends_ms <= now_ms and sensor.state != RETIRED:
                 found.append((key, sensor.id, SensorEvent.EXPIRED, "end of life"))
     return found
 

@@ -24,7 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 
-from .errors import StoreUrlError, database_errors
+from .errors import DatabaseError, StoreUrlError, database_errors
 from .private import make_private
 
 LOCK_WAIT_S = 5
@@ -91,14 +91,25 @@ class Database:
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
         """A transaction that sees one moment, and changes nothing."""
-        with database_errors(self.name, doing), self._reading.connect() as connection:
+        with self._renewed(doing), self._reading.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
         """A transaction that is durable when the block ends, or has not happened if it raises."""
-        with database_errors(self.name, doing), self._writing.begin() as connection:
+        with self._renewed(doing), self._writing.begin() as connection:
             yield connection
+
+    @contextmanager
+    def _renewed(self, doing: str) -> Iterator[None]:
+        """Errors in our words; what looked damaged is looked at by another connection next time."""
+        try:
+            with database_errors(self.name, doing):
+                yield
+        except DatabaseError as error:
+            if error.unsure and not self.in_memory:
+                self._engine.dispose()
+            raise
 
     def upsert(self, table: Table) -> Any:
         """INSERT … ON CONFLICT DO UPDATE: a row replaces the one with the same key."""

@@ -39,16 +39,18 @@ class DatabaseError(StoreError, OSError):
     """The database is at fault: gone, locked, full, damaged, or not ours to use.
 
     `transient` is true where the same call may succeed later: the connection was lost, somebody
-    holds a lock, the disk is full. Saving twice what was saved once is harmless.
+    holds a lock, the disk is full. Saving twice what was saved once is harmless. `unsure` is true
+    where nobody can tell a database that is damaged, or gone, from a disk that failed to read it
+    for a moment: whoever had it open before may try again, whoever opens it should not.
 
     >>> error = DatabaseError("saving 2 records: database is locked", transient=True)
     >>> error.transient, isinstance(error, OSError)
     (True, True)
     """
 
-    def __init__(self, sentence: str, *, transient: bool) -> None:
+    def __init__(self, sentence: str, *, transient: bool, unsure: bool = False) -> None:
         super().__init__(sentence)
-        self.transient = transient
+        self.transient, self.unsure = transient, unsure
 
 
 AGAIN = "try again: what is saved twice is stored once"
@@ -62,6 +64,14 @@ SQLITE_TRANSIENT = frozenset(
         sqlite3.SQLITE_IOERR,  # a card that stumbles; the write-ahead log keeps the file whole
         sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_PROTOCOL,  # several processes opened the write-ahead log at one instant
+    }
+)
+SQLITE_UNSURE = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,  # also after a page that could not be read
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,  # a card with errors is mounted so
     }
 )
 POSTGRESQL_TRANSIENT = (
@@ -93,7 +103,8 @@ empty; try again: what is saved twice is stored once
         words = " ".join(str(cause).split())  # PostgreSQL says it in several lines
         advice = AGAIN if transient else CHECK
         sentence = f"{name}: {doing} failed: {words}; {advice}"
-        raise DatabaseError(sentence, transient=transient) from error
+        unsure = _sqlite_code(error) in SQLITE_UNSURE
+        raise DatabaseError(sentence, transient=transient, unsure=unsure) from error
 
 
 def is_transient(error: exc.SQLAlchemyError) -> bool:
@@ -103,9 +114,14 @@ def is_transient(error: exc.SQLAlchemyError) -> bool:
     if error.connection_invalidated:
         return True
     if isinstance(error.orig, sqlite3.Error):
-        code: int = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        return code & 0xFF in SQLITE_TRANSIENT  # the higher bits tell kinds of the same
+        return _sqlite_code(error) in SQLITE_TRANSIENT
     state: str | None = getattr(error.orig, "sqlstate", None)
     if state is None:  # PostgreSQL was never reached, or stopped answering
         return isinstance(error, exc.OperationalError)
     return state.startswith(POSTGRESQL_TRANSIENT)
+
+
+def _sqlite_code(error: exc.SQLAlchemyError) -> int:
+    """What SQLite calls it, or -1; the higher bits tell kinds of the same."""
+    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", -1)
+    return -1 if code < 0 else int(code) & 0xFF

@@ -1,0 +1,123 @@
+"""A card that stumbles: the gateway waits for it, acknowledges nothing meanwhile, and goes on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from failing_files import failing_files
+from fleet_rig import CLASSES, SITE, FleetRig
+from gateway_process import GatewayProcess
+from mosquitto import Mosquitto
+from node_process import listening, wait_until
+
+from edge_opid.notify import Notify
+from edge_opid.wire import (
+    Channel,
+    Introduction,
+    NodeTopics,
+    SensorDescription,
+    SensorRetired,
+    encode,
+)
+from gateway.clock import GatewayClock
+from gateway.fitter import InlineFitter
+from gateway.runner import Runner
+from gateway.store import DatabaseError, Store
+
+DOCS = Path(__file__).parent.parent / "docs"
+NODES = ("n1", "n2")
+
+
+def introduce(ear, name) -> None:
+    sensors = tuple(SensorDescription(f"{r}-{name}", r, 0.0, 1.0, 60.0) for r in ("pm", "no"))
+    message = Introduction(0, 0, sensors, (), 8.0, CLASSES, 0)
+    topic = NodeTopics(SITE, name).to(Channel.EVENT)
+    assert ear.link.publish(str(topic), encode(message))
+
+
+def known(gateway) -> set[str]:
+    return {node.node for node in gateway.remembers().nodes}
+
+
+@pytest.mark.parametrize("calls", ["read", "write", "read write"])
+def test_a_disk_that_fails_for_a_while_costs_nothing_that_was_said(tmp_path, monkeypatch, calls):
+    """EIO while SQLite read ended the gateway; what came meanwhile must come again, once."""
+    with Mosquitto(tmp_path / "broker") as broker, listening(broker.port, "opid/#") as ear:
+        gateway = GatewayProcess(tmp_path / "gateway", broker.port, NODES)
+        environment, trouble = failing_files(tmp_path, "gateway.sqlite", calls)
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            gateway.start()
+        try:
+            wait_until(lambda: "event=connected" in gateway.log(), "it runs")
+            introduce(ear, "n1")
+            wait_until(lambda: known(gateway) == {"n1"}, "n1 is adopted")
+            trouble.touch()
+            retired = encode(SensorRetired("pm-n1", 10**13, "broken"))
+            with Store.open(gateway.database) as store:  # another process: its cache is old now
+                number = store.submit(SITE, "n1", retired, 1)
+            introduce(ear, "n2")
+            wait_until(lambda: gateway.log().count("the database refuses") >= 2, "it says so")
+            gateway.check_alive()
+            assert known(gateway) == {"n1"}
+            trouble.unlink()
+            wait_until(lambda: known(gateway) == {"n1", "n2"}, "n2 is adopted, too")
+            with Store.open(gateway.database) as store:
+                wait_until(lambda: store.command(number).outcome, "the operator is obeyed")
+                assert store.command(number).outcome == "done"
+            gateway.check_alive()
+            assert gateway.stop() == 0
+        finally:
+            gateway.kill()
+
+
+def test_what_waits_for_its_database_is_alive_for_systemd_and_says_what_for():
+    """A watchdog that kills a gateway which waits for its server would only start it again."""
+    said = []
+    fleet = FleetRig(names=NODES)
+    notify = Notify({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "3000000"})
+    notify._send = said.append
+    runner = Runner(fleet.gateway, None, fleet.store, GatewayClock(), InlineFitter(), notify)
+    refusals = [DatabaseError(f"no {n}", transient=n != 1, unsure=n == 1) for n in range(2)]
+
+    def attempt() -> None:
+        if refusals:
+            raise refusals.pop(0)
+
+    assert runner._insisted(attempt)
+    assert said[0] == "STATUS=waiting for the database: no 0"
+    assert said[-1] == "STATUS="
+    assert "WATCHDOG=1" in said
+    with pytest.raises(DatabaseError, match="rights"):
+        runner._insisted(lambda: (_ for _ in ()).throw(DatabaseError("rights", transient=False)))
+
+
+# -- the unit --------------------------------------------------------------------------------------
+
+
+def test_systemd_takes_the_unit_and_starts_the_gateway_again_whatever_ended_it(tmp_path):
+    """No unit was shipped: what had ended stayed ended."""
+    text = (DOCS / "opid-gateway.service").read_text("utf-8")
+    for line in ("Type=notify", "Restart=always", "RestartPreventExitStatus=2", "UMask=0077"):
+        assert f"\n{line}\n" in text
+    assert "\nWatchdogSec=" in text
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd is not installed: apt-get install systemd")
+    program = "/opt/opid-gateway/bin/opid-gateway"
+    unit = tmp_path / "opid-gateway.service"
+    unit.write_text(text.replace(program, shutil.which("true") or "/bin/true"))
+    done = subprocess.run(
+        [analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
+    )
+    ours = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert ours == []
+    unit.write_text(text.replace("Restart=always", "Restart=perhaps"))
+    done = subprocess.run(
+        [analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "perhaps" in done.stderr  # it does read it
