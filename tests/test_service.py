@@ -38,6 +38,11 @@ class FakeNode:  # its methods take what `EdgeNode`'s take
         self.order: list[str] = []
         self.pending = 0
         self.due: list[object] = []
+        self.news: list[tuple[str, str]] = []
+
+    def take_news(self):
+        news, self.news = self.news, []
+        return news
 
     def restore(self, snapshot, records):
         count = int(snapshot.split()[2].rstrip(b":")) if snapshot else 0

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import LayoutError
 from .layout import Layout
+from .nonsense import described, sensible
 from .sensor import Pair, Sensor
 
 NORMAL_SPREAD = 3.2897
@@ -29,6 +30,8 @@ class WarmUp:
 
     `knots`: 1 for a linear column; m ≥ 2 for hats at the two ends of the gate and at m − 2
     quantiles of the warm-up. A number for all sensors, or a mapping by name (default 1).
+
+    Codes such as 65535, up to a quarter of a sensor's values, have no say: `aside` names them.
 
     >>> warmup = WarmUp(["temp", "door"], readings=50)
     >>> for i in range(50):
@@ -106,8 +109,20 @@ class WarmUp:
         column = self._values[: len(self._labels), self.names.index(name)].astype(np.float64)
         return column[np.isfinite(column)]
 
+    @property
+    def aside(self) -> dict[str, str]:
+        """Sensors some of whose values have no say (`nonsense`), and a sentence about each."""
+        found = {}
+        for name in self.names:
+            seen = self._seen(name)
+            kept = sensible(seen)
+            if not kept.all():
+                found[name] = described(name, seen[~kept], len(seen))
+        return found
+
     def _estimate(self, name: str) -> Sensor:
         seen = self._seen(name)
+        seen = seen[sensible(seen)]
         scale = _scale(seen)
         reference = _reference(seen, scale, self._raw.gate)
         knots = self._knots[name]
