@@ -99,7 +99,7 @@ def test_a_node_is_half_blind_for_ever_after_eleven_codes():
     sensors = tuple(SensorConfig(name, timeout_s=10.0) for name in "abc")
     rig = Rig.make(sensors=sensors)
     live(rig, rows, labels)
-    assert accuracy(rig, labels, 500) > 0.8
+    assert accuracy(rig, labels, 500) > 0.92
     scales = {s.id: s.scale for s in rig.node.state.senses.sensors.values()}
     assert all(0.7 < scale < 1.4 for scale in scales.values())
     assert rig.node.counts["values-set-aside"] == 2

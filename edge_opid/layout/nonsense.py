@@ -10,8 +10,9 @@ for its range is useless for ever. They are told from a sensor's own values by t
   many times what they span. A contact that is 1 in a tenth of the readings spans nothing without
   its 1, and keeps it.
 
-More than a quarter of the values is no accident, and is kept. What is set aside only has no say in
-reference, scale and knots: the reading itself is learned, with this value at the gate.
+More than a quarter of the values is no accident, and is kept. What is set aside has no say in
+reference, scale and knots, and counts as missing where these readings are learned. Later values as
+far away count as ones at the gate, so that a state that looked like a code is not lost for good.
 """
 
 from __future__ import annotations

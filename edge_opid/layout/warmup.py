@@ -93,7 +93,18 @@ class WarmUp:
 
     def rows(self) -> Iterator[tuple[dict[str, float], Any]]:
         """The readings kept, with their labels, in the order they came."""
-        for values, label in zip(self._values, self._labels, strict=False):
+        return self._named(self._values)
+
+    def sensible_rows(self) -> Iterator[tuple[dict[str, float], Any]]:
+        """The same, for learning: without the values that are set aside (`aside`)."""
+        values = self._values.copy()
+        for place, name in enumerate(self.names):
+            heard = np.flatnonzero(np.isfinite(values[:, place]))
+            values[heard[~sensible(self._seen(name))], place] = np.nan
+        return self._named(values)
+
+    def _named(self, rows: NDArray[np.float32]) -> Iterator[tuple[dict[str, float], Any]]:
+        for values, label in zip(rows, self._labels, strict=False):
             present = np.isfinite(values)
             yield (
                 {n: float(v) for n, v, p in zip(self.names, values, present, strict=True) if p},

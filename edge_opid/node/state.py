@@ -213,7 +213,7 @@ class NodeState:
         if warming is None or not warming.add(values, truth):
             return False, []
         self.senses.start_over(warming.estimated())
-        for row, label in warming.rows():
+        for row, label in warming.sensible_rows():
             if label is not None:
                 self.senses.learn(self.senses.encode(row), label)
         if not warming.over:
