@@ -133,7 +133,7 @@ class NodeState:
         entry = Entry.of(time_ms, numbers, instance.values, guesses, learned, self.layout_version)
         self.recent.remember(entry)
         if truth is None:
-            self._warm(instance.values, None)
+            effects += self._warm(instance.values, None)[1]
         else:
             effects += self._learn(entry, instance.values, truth, x)
         return effects
@@ -205,27 +205,29 @@ class NodeState:
         self.trial.remember(values, truth)
         self.frequency[truth] += 1
         self._frequent = None
-        started_over = self._warm(values, truth)
+        started_over, noted = self._warm(values, truth)
         if not started_over and x is not None:
             self.senses.learn(x, truth)
         fell_back = self.slots.fell_back(self.board)
         examples = self.gathering.report(
             entry, values, self.config.classes[truth], self.layout_version, self.senses.sensors
         )
-        return [Noted("learned"), *([Noted("model-fallback")] if fell_back else []), *examples]
+        noted += [Noted("model-fallback")] if fell_back else []
+        return [Noted("learned"), *noted, *examples]
 
-    def _warm(self, values: Mapping[str, float], truth: int | None) -> bool:
+    def _warm(self, values: Mapping[str, float], truth: int | None) -> tuple[bool, list[Effect]]:
         """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
         warming = self.warming
         if warming is None or not warming.add(values, truth):
-            return False
+            return False, []
         self.senses.start_over(warming.estimated())
-        for row, label in warming.rows():
+        for row, label in warming.sensible_rows():
             if label is not None:
                 self.senses.learn(self.senses.encode(row), label)
-        if warming.over:
-            self.warming = None
-        return True
+        if not warming.over:
+            return True, []
+        self.warming = None
+        return True, [Noted("values-set-aside", sentence) for sentence in warming.aside()]
 
     # -- changes of the sensors ----------------------------------------------------------------
 
