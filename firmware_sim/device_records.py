@@ -14,8 +14,11 @@ from typing import Any, TypeVar
 from gateway.registry import (
     ChangeRecord,
     ChangeState,
+    DoubtRecord,
     ExampleRecord,
     FitRecord,
+    ForgottenRecord,
+    IssuedRecord,
     LayoutRecord,
     NodeKey,
     NodeRecord,
@@ -24,7 +27,7 @@ from gateway.registry import (
     SensorRecord,
     SummaryRecord,
 )
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import Stored, node_of
 from gateway.store import CommandRecord, Store
 from gateway.store.store import SUMMARIES_KEPT
 
@@ -41,12 +44,19 @@ class MemoryRecords(Store):
     def claim(self) -> None:
         """Nobody else can reach it."""
 
+    def reclaim(self) -> bool:
+        """Nobody could take it away."""
+        return False
+
     def close(self) -> None:
         """There is nothing to let go of."""
 
     def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
         """As `Store`."""
         for record in records:
+            if isinstance(record, ForgottenRecord):
+                self._forget((record.site, record.node))
+                continue
             key = tuple(getattr(record, name) for name in record.KEY)
             self._rows.setdefault(type(record), {})[key] = record
             if isinstance(record, SummaryRecord):
@@ -54,6 +64,11 @@ class MemoryRecords(Store):
         for number, outcome in (outcomes or {}).items():
             if not self._commands[number].outcome:
                 self._commands[number] = replace(self._commands[number], outcome=outcome)
+
+    def _forget(self, node: NodeKey) -> None:
+        for table in self._rows.values():
+            for key in [k for k, record in table.items() if node_of(record) == node]:
+                del table[key]
 
     def _drop_old_summaries(self, record: SummaryRecord) -> None:
         mine = [key for key in self._table(SummaryRecord) if key[:2] == (record.site, record.node)]
@@ -85,6 +100,8 @@ class MemoryRecords(Store):
             self._all(OrderRecord),
             changes,
             next_change=max((each.id for each in self._all(ChangeRecord)), default=0) + 1,
+            doubts=self._all(DoubtRecord),
+            issued=self._all(IssuedRecord),
         )
 
     def summaries(self, keys: Iterable[NodeKey]) -> list[SummaryRecord]:
