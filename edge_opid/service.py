@@ -10,7 +10,9 @@ The rules, in the order of the code:
 4. A snapshot is taken when everything is durable and one is due. If the disk refuses it, the state
    is kept in memory: a journal that is full can then still be emptied.
 5. Nothing is lost silently: what is refused is counted and logged.
-6. When asked to stop: a last tick, a commit, a snapshot, an offline status, a goodbye.
+6. A link that ended by a fault of its own is told in `degraded` for an hour. One that will never
+   work again ends the process, with the watchdog unfed and the reason in the status file.
+7. When asked to stop: a last tick, a commit, a snapshot, an offline status, a goodbye.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from edge_opid.link.contract import (
     Delivery,
     Disconnected,
     Link,
+    LinkError,
     LinkEvent,
+    MessageDropped,
     PublishRefused,
     SubscriptionRefused,
 )
@@ -42,6 +46,7 @@ POLL_S = 0.1  # the longest wait for a message: a node wants its tick four times
 DELIVERIES_PER_ROUND = 64  # a burst must not keep the node from its tick: some 15 ms
 RETRY_MS = 1_000  # between two attempts at a disk that refuses
 STATUS_MS = 3_000  # between two status files
+FAULT_TOLD_MS = 3_600_000  # how long `degraded` tells of a fault that is over
 DRAIN_S = 5.0  # for what is queued to reach the broker when we stop
 _ACK = f"/{Channel.ACK}/"
 
@@ -90,6 +95,7 @@ class Service:
         self._stop = False
         self._trouble: str | None = None  # what the disk said, while it refuses
         self._retry_at: int | None = None  # a commit is owed
+        self._fault_at: int | None = None  # when the link had its last fault
         self._looked_at = -1  # the index of the last commit after which a snapshot was considered
         self._told_at: int | None = None
 
@@ -128,7 +134,7 @@ class Service:
         if self._retry_at is not None and self._clock.now_ms() >= self._retry_at:
             self._perform([Commit()])
         self._tell()
-        self._notify.alive(self._clock.now_ms())
+        self._say_alive()
 
     def drain(self) -> None:
         """Bring everything to its place, and say goodbye."""
@@ -172,8 +178,10 @@ class Service:
             case Connected(session_present, protocol):
                 log.info("connected", protocol=protocol, session_present=session_present)
                 self._perform(self._node.connected(self._clock.now_ms()))
-            case Disconnected(reason, refused):
+            case Disconnected(reason, refused, fault):
                 self._node.disconnected()
+                if fault:
+                    self._fault_at, self._node.link_trouble = self._clock.now_ms(), reason
                 if log.worth_a_line(self.counts["Disconnected"]) or refused:
                     count = self.counts["Disconnected"]
                     log.warning("disconnected", reason=reason, refused=refused, count=count)
@@ -181,6 +189,8 @@ class Service:
                 log.error("subscription refused", filter=filter_, reason=reason)
             case PublishRefused(topic, reason):
                 self._refused(topic, reason)
+            case MessageDropped(reason, count):
+                log.warning("message dropped", reason=reason, count=count)
 
     # --- what is to be done -----------------------------------------------------------------------
 
@@ -253,6 +263,19 @@ class Service:
 
     # --- how we are -------------------------------------------------------------------------------
 
+    def _say_alive(self) -> None:
+        """Feed the watchdog, unless the link is dead: then the reason is told, and we end."""
+        now_ms = self._clock.now_ms()
+        try:
+            self._link.check()
+        except LinkError as error:
+            self._node.link_trouble, self._told_at = str(error), None
+            self._tell(online=False)
+            raise
+        if self._fault_at is not None and now_ms >= self._fault_at + FAULT_TOLD_MS:
+            self._fault_at, self._node.link_trouble = None, ""
+        self._notify.alive(now_ms)
+
     def _tell(self, *, online: bool = True) -> None:
         if self._status_file is None:
             return
@@ -274,12 +297,15 @@ class Service:
             **self._node.status(now_ms, online=online).plain(),
             "pid": os.getpid(),
             "connected": self._link.connected,
+            "link": self._node.link_trouble or "ok",
             "disk": self._trouble or "ok",
             "committed": store.committed,
             "pending": store.pending + self._ledger.waiting,
             "received": link.received,
             "published": link.published,
             "reconnects": link.reconnects,
+            "faults": link.faults,
+            "unconfirmed": link.unconfirmed,
             "refused": dict(link.refused),
             "dropped": dict(link.dropped),
             "service": dict(self.counts),

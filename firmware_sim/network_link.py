@@ -92,6 +92,9 @@ class SimLink:
         self._running = True
         self._dial()
 
+    def check(self) -> None:
+        """There is no thread that could end."""
+
     def wait_connected(self, timeout_s: float) -> None:
         """Simulated time passes only between calls, so this is known at once."""
         if not self._accepted:
@@ -172,7 +175,7 @@ class SimLink:
             return
         match packet:
             case Confirm(packet_id=packet_id):
-                if self._outbox.confirmed(packet_id) is not None:
+                if self._outbox.confirmed(packet_id, self._network.clock.now_ms / 1000) is not None:
                     self.counters.published += 1
                 self._flush()
                 return  # nothing to poll
@@ -239,7 +242,7 @@ class SimLink:
             self._packet_id = self._packet_id % 65_535 + 1
             self._send(Publish(self._packet_id, message))
             if message.qos:
-                self._outbox.sent(self._packet_id, message)
+                self._outbox.sent(self._packet_id, message, self._network.clock.now_ms / 1000)
             else:
                 self._outbox.done(message)
                 self.counters.published += 1

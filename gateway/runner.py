@@ -22,6 +22,7 @@ from edge_opid.link.contract import (
     Disconnected,
     Link,
     LinkEvent,
+    MessageDropped,
     PublishRefused,
     SubscriptionRefused,
 )
@@ -105,7 +106,7 @@ class Runner:
         self._tick()
         self._settle()
         self._wave.follow(self.gateway, began_ms, self._clock.now_ms())
-        self._notify.alive(self._clock.now_ms())
+        self._say_alive()
 
     def drain(self) -> None:
         """Save what is decided, send what is queued, go."""
@@ -146,6 +147,8 @@ class Runner:
                 log.error("subscription refused", filter=filter_, reason=reason)
             case PublishRefused(topic, reason):
                 self._refused(topic, reason)
+            case MessageDropped(reason, number):
+                log.warning("message dropped", reason=reason, count=number)
 
     def _take_commands(self) -> None:
         """What operators left in the database, twice a second."""
@@ -219,7 +222,7 @@ class Runner:
                 if not error.transient:
                     raise
                 self._complain("the database refuses", error)
-            self._notify.alive(self._clock.now_ms())
+            self._say_alive()
             if self._stop:
                 return False
             time.sleep(RETRY_S)
@@ -246,6 +249,11 @@ class Runner:
                 self._fitter.submit(job, self._clock.now_ms())
 
     # -- how it goes ---------------------------------------------------------------------------
+
+    def _say_alive(self) -> None:
+        """Feed the watchdog; a link that will never work again ends us instead (`LinkError`)."""
+        self._link.check()
+        self._notify.alive(self._clock.now_ms())
 
     def _tell_of(self, fit: FitRecord) -> None:
         log.info(

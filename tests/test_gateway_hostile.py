@@ -452,7 +452,7 @@ class Cut:
 
     def __init__(self):
         self.events = []
-        self.subscribe = self.start = lambda *_: None
+        self.subscribe = self.start = self.check = lambda *_: None
         self.publish = lambda *_, **__: True
 
     def poll(self, _timeout_s):

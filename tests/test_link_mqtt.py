@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from links import WAIT_S, link_to, next_event, take
 from mosquitto import HOST, Mosquitto
+from raw_mqtt import U_FEFF, RawClient
 
 from edge_opid.link import (
     Connected,
-    Delivery,
     Disconnected,
     LinkError,
-    LinkEvent,
     MqttOptions,
     PublishRefused,
     SubscriptionRefused,
@@ -26,52 +26,8 @@ from edge_opid.link import (
 )
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.mqtt import MqttLink
-from edge_opid.link.options import read_credentials
-
-WAIT_S = 10.0
-
-
-@contextmanager
-def link_to(port: int, **options: object) -> Iterator[MqttLink]:
-    link = MqttLink(
-        MqttOptions(
-            **{
-                "client_id": "n1",
-                "port": port,
-                "reconnect_first_s": 0.02,
-                "reconnect_most_s": 0.1,
-                **options,
-            }  # type: ignore[arg-type]
-        )
-    )
-    link.start()
-    try:
-        yield link
-    finally:
-        link.abort()
-
-
-def take(link: MqttLink, count: int) -> list[Delivery]:
-    taken: list[Delivery] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(taken) < count:
-        assert time.monotonic() < deadline, f"got {len(taken)} of {count}"
-        delivery = link.poll(0.1)
-        if delivery is not None:
-            link.acknowledge(delivery)
-            taken.append(delivery)
-    return taken
-
-
-def next_event(link: MqttLink, kind: type) -> LinkEvent:
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        event = link.poll_event()
-        if isinstance(event, kind):
-            return event
-        if event is None:
-            time.sleep(0.005)
-    raise AssertionError(f"no {kind.__name__} in {WAIT_S} s")
+from edge_opid.link.options import read_credentials, tls_context
+from edge_opid.link.packets import NOT_UTF8, Message, Refusal, publish_packet
 
 
 def secret(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -195,6 +151,26 @@ def test_client_certificate_opens_the_door(tls_broker: Mosquitto, certificates: 
         assert link.counters.reconnects == 0
 
 
+def test_poison_over_tls_is_a_message_like_any_other(
+    tls_broker: Mosquitto, certificates: Path
+) -> None:
+    """The framer stands behind the TLS layer: U+FEFF in a property ended this session, too."""
+    files = TlsFiles(*(certificates / name for name in ("ca.pem", "client.pem", "client.key")))
+    poison = publish_packet(b"a", b"poison", qos=1, packet_id=1, properties=U_FEFF)
+    with (
+        link_to(tls_broker.port, tls=files) as link,
+        RawClient(tls_broker.port, tls=tls_context(files)) as stranger,
+    ):
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        link.publish("a", b"ready")
+        take(link, 1)
+        assert stranger.accepted(poison)
+        link.publish("a", b"next")
+        assert [d.payload for d in take(link, 2)] == [b"poison", b"next"]
+        assert link.counters.reconnects == 0
+
+
 def test_without_client_certificate_the_door_stays_shut(
     tls_broker: Mosquitto, certificates: Path
 ) -> None:
@@ -242,13 +218,13 @@ def fake_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
                 while not over.is_set():
                     try:
                         reply = answer(peer.recv(4096))
+                        if reply is None:
+                            break
+                        peer.sendall(reply)
                     except TimeoutError:
                         continue
                     except ConnectionError:
                         break
-                    if reply is None:
-                        break
-                    peer.sendall(reply)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -260,7 +236,7 @@ def fake_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
         server.close()
 
 
-def _is_version_5(packet: bytes) -> bool:
+def is_version_5(packet: bytes) -> bool:
     return packet[:1] == b"\x10" and packet[packet.index(b"MQTT") + 4] == 5
 
 
@@ -269,15 +245,15 @@ def refuses_5(packet: bytes) -> bytes | None:
         return None
     if packet[:1] != b"\x10":
         return b""
-    return b"\x20\x02\x00\x01" if _is_version_5(packet) else b"\x20\x02\x00\x00"
+    return b"\x20\x02\x00\x01" if is_version_5(packet) else b"\x20\x02\x00\x00"
 
 
 def hangs_up_on_5(packet: bytes) -> bytes | None:
-    return None if packet and _is_version_5(packet) else refuses_5(packet)
+    return None if packet and is_version_5(packet) else refuses_5(packet)
 
 
 def never_answers_5(packet: bytes) -> bytes | None:
-    return b"" if packet and _is_version_5(packet) else refuses_5(packet)
+    return b"" if packet and is_version_5(packet) else refuses_5(packet)
 
 
 @pytest.mark.parametrize("broker", [refuses_5, hangs_up_on_5, never_answers_5])
@@ -389,9 +365,9 @@ def test_unusable_message_is_counted_and_acknowledged() -> None:
     """What can never be used must not block the window for ever."""
     exchange = Exchange(MqttOptions(client_id="n1", payload_bytes_max=10))
     exchange.connected(Connected(False, "MQTT 5"))
-    exchange.arrived(None, b"", 1, False, packet_id=1)
-    exchange.arrived("a", b"x" * 11, 1, False, packet_id=2)
-    exchange.arrived("a", b"good", 1, False, packet_id=3)
+    exchange.unusable(Refusal(NOT_UTF8, 1, packet_id=1))
+    exchange.arrived(Message("a", b"x" * 11, 1, False, packet_id=2))
+    exchange.arrived(Message("a", b"good", 1, False, packet_id=3))
     assert exchange.take_acks() == [1, 2]
     assert exchange.counters.dropped == {"topic not UTF-8": 1, "too large": 1}
     delivery = exchange.take(0.0)
@@ -405,8 +381,8 @@ def test_lost_connection_takes_the_unread_with_it() -> None:
     """What was not read comes again with the next connection: reading it now would double it."""
     exchange = Exchange(MqttOptions(client_id="n1"))
     exchange.connected(Connected(False, "MQTT 5"))
-    exchange.arrived("a", b"kept", 0, False, packet_id=0)
-    exchange.arrived("a", b"comes again", 1, False, packet_id=1)
+    exchange.arrived(Message("a", b"kept", 0, False, packet_id=0))
+    exchange.arrived(Message("a", b"comes again", 1, False, packet_id=1))
     exchange.disconnected(Disconnected("test"))
     left = [exchange.take(0.0), exchange.take(0.0)]
     assert [d.payload for d in left if d is not None] == [b"kept"]

@@ -38,6 +38,7 @@ class FakeNode:  # its methods take what `EdgeNode`'s take
         self.order: list[str] = []
         self.pending = 0
         self.due: list[object] = []
+        self.link_trouble = ""
 
     def restore(self, snapshot, records):
         count = int(snapshot.split()[2].rstrip(b":")) if snapshot else 0

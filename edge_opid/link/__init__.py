@@ -2,8 +2,8 @@
 
 Read in this order: `contract` (what every link promises), `ordering`, `mailbox` and `outbox` (the
 bounded state a link keeps), `memory` (a broker and a link in one process, for tests and
-simulators), `options` and `mqtt` (the real thing). A link knows topics and payloads, and nothing
-of messages.
+simulators), `packets` (what may come in), `options` and `mqtt` (the real thing). A link knows
+topics and payloads, and nothing of messages.
 
 `MqttLink` is imported from `edge_opid.link.mqtt`, so that a simulator never loads paho.
 """
@@ -16,6 +16,7 @@ from edge_opid.link.contract import (
     LinkCounters,
     LinkError,
     LinkEvent,
+    MessageDropped,
     PublishRefused,
     SubscriptionRefused,
     TopicError,
@@ -34,6 +35,7 @@ __all__ = [
     "LinkEvent",
     "MemoryBroker",
     "MemoryLink",
+    "MessageDropped",
     "MqttOptions",
     "PublishRefused",
     "SubscriptionRefused",

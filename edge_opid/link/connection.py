@@ -4,6 +4,9 @@ paho is driven through its external-loop interface by a single thread: no lock o
 contended, nothing of it is called from two sides, and its own reconnection (which has no jitter
 and cannot change the protocol version) is not used. Every connection gets a fresh paho client, so
 nothing of a former one can leak in.
+
+paho writes what we say and reads what the broker itself says. What strangers say, every PUBLISH, is
+read by the framer (`packets`): paho takes a whole connection down for text it finds odd.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import select
 import ssl
 import time
-from typing import Any, Final
+from typing import Any
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -27,13 +30,13 @@ from edge_opid.link.contract import (
     SubscriptionRefused,
 )
 from edge_opid.link.exchange import Exchange
-from edge_opid.link.options import MqttOptions, read_credentials, tls_context
+from edge_opid.link.framed_socket import FramedSocket
+from edge_opid.link.options import HEADER_BYTES, MqttOptions, read_credentials, tls_context
 from edge_opid.link.outbox import Outgoing
+from edge_opid.link.packets import Framer, Message, PacketError, Refusal, publish_packet
+from edge_opid.link.versions import MQTT_5
 
-MQTT_5: Final = "MQTT 5"
-MQTT_311: Final = "MQTT 3.1.1"
-READS_PER_TURN = 64  # packets read before acknowledgements get their turn
-HEADER_BYTES = 64  # room for the fixed header, packet id and properties of a PUBLISH
+TURN_MOST_S = 1.0  # what took longer was no turn: the machine slept, and heard nothing
 PACKET_BYTES_MAX = 268_435_455  # MQTT's own limit, for a broker that names none
 
 UNSUPPORTED_PROTOCOL = 132
@@ -45,21 +48,26 @@ REFUSALS = frozenset({133, 134, 135, 138, 140})
 class Connection:
     """One life of a connection. Call `open`, then `turn` until it says False, then `close`.
 
-    After its end: `accepted` tells whether the broker ever took us, `unsupported` whether it
-    refused the protocol version, `end` why it is over.
+    After its end: `answered` tells whether the broker ever answered CONNECT, `accepted` whether it
+    took us, `unsupported` whether it refused the protocol version, `unconfirmed` whether it owed us
+    a confirmation for too long, `end` why it is over.
     """
 
     def __init__(self, options: MqttOptions, exchange: Exchange, protocol: str) -> None:
         self.protocol = protocol
-        self.opened = self.accepted = self.unsupported = False
+        self.opened = self.answered = self.accepted = False
+        self.unsupported = self.unconfirmed = False
         self.end: Disconnected | None = None
         self._options = options
         self._exchange = exchange
         self._window = options.inflight_max
         self._packet_bytes_max = PACKET_BYTES_MAX
-        self._progress = 0  # counts callbacks: whether a read brought something
         self._subscribing: dict[int, list[str]] = {}  # packet id → filters
         self._deadline = 0.0
+        self._owed_since_s: float | None = None  # which confirmation we wait for …
+        self._waited_s = 0.0  # … and how long we have, not counting when we could not hear it
+        self._looked_s = 0.0
+        self._framer = Framer(mqtt_5=protocol == MQTT_5, packet_bytes_max=options.packet_bytes_max)
         self._client = self._new_client()
 
     def open(self) -> None:
@@ -102,6 +110,7 @@ class Connection:
         if client.socket() is not None and self._wait(wait_s):
             self._read()
         client.loop_misc()
+        self._look_for_the_unconfirmed()
         return self.end is None and client.socket() is not None
 
     def close(self, *, goodbye: bool) -> Disconnected:
@@ -124,9 +133,9 @@ class Connection:
     def _broker(self) -> str:
         return f"broker {self._options.host}:{self._options.port}"
 
-    def _new_client(self) -> Client:
+    def _new_client(self) -> _FramedClient:
         options, five = self._options, self.protocol == MQTT_5
-        client = Client(
+        client = _FramedClient(
             CallbackAPIVersion.VERSION2,
             client_id=options.client_id,
             clean_session=None if five else not options.persistent,
@@ -151,7 +160,8 @@ class Connection:
     def _connect_properties(self) -> Properties:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.ReceiveMaximum = self._options.inflight_max
-        properties.MaximumPacketSize = self._options.payload_bytes_max + 65_535 + HEADER_BYTES
+        properties.MaximumPacketSize = self._options.packet_bytes_max
+        properties.RequestProblemInformation = 0  # no text in answers: the reason codes will do
         if self._options.persistent:
             properties.SessionExpiryInterval = self._options.session_expiry_s
         return properties
@@ -188,18 +198,16 @@ class Connection:
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
             self._exchange.unsendable(message)
             return False
-        self._exchange.sent(message, info.mid)
+        self._exchange.sent(message, info.mid, time.monotonic())
         return True
 
     def _wait(self, wait_s: float) -> bool:
         """Whether there is something to read; earlier than the timeout when the waker rings."""
-        socket: Any = self._client.socket()
-        paused = self._exchange.full
+        socket, paused = self._client.framed, self._exchange.full
         wanted = 0 if paused else select.POLLIN
         if self._client.want_write():
             wanted |= select.POLLOUT
-        # Decrypted bytes that wait inside the TLS layer are invisible to poll().
-        pending = hasattr(socket, "pending") and socket.pending() > 0 and not paused
+        pending = not paused and (self._framer.ready or socket.decrypted)
         seen = self._exchange.wait(socket.fileno(), wanted, 0.0 if pending else wait_s)
         if paused and seen & (select.POLLHUP | select.POLLERR):
             self.end = Disconnected(f"{self._broker} closed the connection while the inbox is full")
@@ -207,11 +215,55 @@ class Connection:
         return pending or bool(seen & ~select.POLLOUT)
 
     def _read(self) -> None:
-        for _ in range(READS_PER_TURN):
-            before = self._progress
+        """Read once, and give every packet to whom it belongs, as far as the inbox has room."""
+        data = None if self._framer.ready else self._client.framed.receive()
+        if data:
+            self._framer.feed(data)
+        elif data is not None:
+            self._client.loop_read()  # it sees the end
+        try:
+            while self.end is None and not self._exchange.full:
+                item = self._framer.take()
+                if item is None:
+                    break
+                self._take_in(item)
+        except PacketError as error:
+            self.end = Disconnected(f"{self._broker}: {error}")
+
+    def _take_in(self, item: Message | Refusal | bytes) -> None:
+        if isinstance(item, bytes):
+            self._pass_on(item)
+        elif not self.accepted:
+            self.end = Disconnected(f"{self._broker} sent a message before its answer to CONNECT")
+        elif isinstance(item, Message):
+            self._exchange.arrived(item)
+        else:
+            self._exchange.unusable(item)
+            if item.qos == 2:  # paho goes through the four steps of QoS 2 with an empty one
+                none = b"" if self.protocol == MQTT_5 else None
+                self._pass_on(
+                    publish_packet(b"-", qos=2, packet_id=item.packet_id, properties=none)
+                )
+
+    def _pass_on(self, packet: bytes) -> None:
+        """Let paho read a packet."""
+        self._client.framed.give(packet)
+        while self._client.framed.unread and self._client.socket() is not None:
             self._client.loop_read()
-            if self._progress == before or self._client.socket() is None or self._exchange.full:
-                return
+
+    def _look_for_the_unconfirmed(self) -> None:
+        """End a connection on which a confirmation was lost: MQTT sends again on the next one."""
+        now_s, since_s = time.monotonic(), self._exchange.owed_since_s
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        if since_s is None or since_s != self._owed_since_s:
+            self._owed_since_s, self._waited_s = since_s, 0.0
+        elif not (self._exchange.full or self._client.want_write()):  # all is sent, all is read
+            self._waited_s += min(passed_s, TURN_MOST_S)
+        if self._waited_s > self._options.confirm_s and self.end is None:
+            self.unconfirmed = True
+            self.end = Disconnected(
+                f"{self._broker} did not confirm a publication for {self._waited_s:.1f} s"
+            )
 
     def _on_connect(
         self,
@@ -221,9 +273,13 @@ class Connection:
         reason: ReasonCode,
         properties: Properties | None,
     ) -> None:
+        self.answered = True
         if reason.is_failure:
             self.unsupported = reason.value == UNSUPPORTED_PROTOCOL
             self.end = Disconnected(self._refusal(str(reason)), reason.value in REFUSALS)
+            return
+        if self.accepted:
+            self.end = Disconnected(f"{self._broker} answered CONNECT twice")
             return
         self.accepted = True
         granted = getattr(properties, "ReceiveMaximum", 65_535)
@@ -251,15 +307,9 @@ class Connection:
         elif self.end is None:
             self.end = Disconnected(f"{self._broker} closed the connection before its answer")
 
-    def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
-        self._progress += 1
-        topic: str | None
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = None
-        payload, retain = bytes(message.payload), bool(message.retain)
-        self._exchange.arrived(topic, payload, message.qos, retain, message.mid)
+    def _on_message(self, client: Client, _userdata: object, message: MQTTMessage) -> None:
+        """Only the empty ones of QoS 2 come this way (see `_take_in`): this is the last step."""
+        client.ack(message.mid, message.qos)
 
     def _on_publish(
         self,
@@ -269,8 +319,8 @@ class Connection:
         reason: ReasonCode,
         _properties: Properties,
     ) -> None:
-        self._progress += 1
-        self._exchange.confirmed(packet_id, str(reason) if reason.is_failure else None)
+        failure = str(reason) if reason.is_failure else None
+        self._exchange.confirmed(packet_id, failure, time.monotonic())
 
     def _on_subscribe(
         self,
@@ -283,6 +333,16 @@ class Connection:
         for name, reason in zip(self._subscribing.pop(packet_id, []), reasons, strict=False):
             if reason.is_failure:
                 self._exchange.report(SubscriptionRefused(name, str(reason)))
+
+
+class _FramedClient(Client):
+    """paho, except that it reads through a `FramedSocket`, as it does through its websocket one."""
+
+    framed: FramedSocket
+
+    def _create_socket(self) -> FramedSocket:
+        self.framed = FramedSocket(super()._create_socket())
+        return self.framed
 
 
 def _nothing(*_: object) -> None:

@@ -66,10 +66,14 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection ended or never came to be. `refused`: trying again alone will not help."""
+    """The connection ended or never came to be. `refused`: trying again alone will not help.
+
+    `fault`: it ended by an error of ours, not of the network or the broker.
+    """
 
     reason: str
     refused: bool = False
+    fault: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,18 @@ class PublishRefused:
     reason: str
 
 
-LinkEvent = Connected | Disconnected | SubscriptionRefused | PublishRefused
+@dataclass(frozen=True, slots=True)
+class MessageDropped:
+    """A message of theirs could not be used, and was acknowledged: `count` so far for this reason.
+
+    Told the 1st, 2nd, 4th, 8th … time: a flood of them must not push other events out.
+    """
+
+    reason: str
+    count: int
+
+
+LinkEvent = Connected | Disconnected | SubscriptionRefused | PublishRefused | MessageDropped
 
 
 @dataclass(slots=True)
@@ -99,7 +114,9 @@ class LinkCounters:
     acknowledged: int = 0
     acks_stale: int = 0  # belonged to a former connection, or were given twice
     published: int = 0  # confirmed by the broker (QoS 1) or written to it (QoS 0)
+    unconfirmed: int = 0  # sent again, because the broker did not confirm them in time
     connections: int = 0
+    faults: int = 0  # connections ended by an error of our own
     refused: Counter[str] = field(default_factory=Counter)  # our publications, by reason
     dropped: Counter[str] = field(default_factory=Counter)  # their messages, by reason
 
@@ -130,6 +147,9 @@ class Link(Protocol):
 
     def start(self) -> None:
         """Begin to connect, and to connect again whenever the connection ends."""
+
+    def check(self) -> None:
+        """Raise `LinkError` if this link will never work again: then the process must end."""
 
     def wait_connected(self, timeout_s: float) -> None:
         """Return when connected; raise `LinkError` after the timeout or as soon as refused."""

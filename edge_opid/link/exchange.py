@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import threading
 
+from edge_opid import log
 from edge_opid.link.contract import (
     Connected,
     Delivery,
     Disconnected,
     LinkCounters,
     LinkEvent,
+    MessageDropped,
     PublishRefused,
 )
 from edge_opid.link.mailbox import Mailbox
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.ordering import AckOrder
 from edge_opid.link.outbox import Outbox, Outgoing
+from edge_opid.link.packets import TOO_LARGE, Message, Refusal
 from edge_opid.link.waker import Waker
 
 
@@ -121,32 +124,42 @@ class Exchange:
             self.state = event
             self._mailbox.put_event(event)
 
-    def disconnected(self, event: Disconnected) -> None:
+    def disconnected(self, event: Disconnected, *, unconfirmed: bool = False) -> None:
         """The connection is over: what it left unacknowledged comes again with the next one."""
         with self.lock:
             self._order.new_connection()
             self._acks.clear()
-            self._outbox.connection_lost()
+            again = self._outbox.connection_lost()
+            self.counters.unconfirmed += again if unconfirmed else 0
+            self.counters.faults += event.fault
             gone = self._mailbox.discard_unacknowledged()
             if gone:
                 self.counters.dropped["connection lost"] += gone
             self.state = event
             self._mailbox.put_event(event)
 
-    def arrived(
-        self, topic: str | None, payload: bytes, qos: int, retain: bool, packet_id: int
-    ) -> None:
-        """A message came in. What can never be used is dropped, counted and acknowledged."""
+    def arrived(self, message: Message) -> None:
+        """A message came in."""
+        topic, payload, qos, retain, packet_id = message
+        if len(payload) > self._options.payload_bytes_max:
+            self.unusable(Refusal(TOO_LARGE, qos, packet_id))
+            return
         with self.lock:
             self.counters.received += 1
-            receipt = self._order.arrived(packet_id) if qos > 0 else None
-            delivery = Delivery(topic or "", payload, qos, retain, receipt)
-            if topic is None:
-                self._drop(delivery, "topic not UTF-8")
-            elif len(payload) > self._options.payload_bytes_max:
-                self._drop(delivery, "too large")
-            else:
-                self._mailbox.put(delivery)
+            receipt = self._order.arrived(packet_id) if qos else None
+            self._mailbox.put(Delivery(topic, payload, qos, retain, receipt))
+
+    def unusable(self, refusal: Refusal) -> None:
+        """A message came in that can never be used: it is dropped, counted and acknowledged."""
+        with self.lock:
+            self.counters.received += 1
+            self.counters.dropped[refusal.reason] += 1
+            count = self.counters.dropped[refusal.reason]
+            if log.worth_a_line(count):
+                self._mailbox.put_event(MessageDropped(refusal.reason, count))
+            if refusal.qos == 1:
+                receipt = self._order.arrived(refusal.packet_id)
+                self._acks += self._order.acknowledge(receipt) or []
 
     def take_acks(self) -> list[int]:
         """The packet ids to acknowledge now, in arrival order."""
@@ -167,14 +180,20 @@ class Exchange:
         with self.lock:
             return self._outbox.next(window)
 
-    def sent(self, message: Outgoing, packet_id: int) -> None:
+    def sent(self, message: Outgoing, packet_id: int, now_s: float) -> None:
         """It is in flight; of QoS 0 nothing more will be heard."""
         with self.lock:
             if message.qos > 0:
-                self._outbox.sent(packet_id, message)
+                self._outbox.sent(packet_id, message, now_s)
             else:
                 self._outbox.done(message)
                 self.counters.published += 1
+
+    @property
+    def owed_since_s(self) -> float | None:
+        """Since when the broker has owed us the next confirmation; None if it owes us none."""
+        with self.lock:
+            return self._outbox.owed_since_s
 
     def unsendable(self, message: Outgoing, reason: str | None = None) -> None:
         """With a reason it is thrown away and reported; without, it is tried again later."""
@@ -185,10 +204,10 @@ class Exchange:
                 self._outbox.done(message)
                 self._refused(message, reason)
 
-    def confirmed(self, packet_id: int, failure: str | None) -> None:
+    def confirmed(self, packet_id: int, failure: str | None, now_s: float) -> None:
         """The broker answered a publication: it has it, or (`failure`) will not take it."""
         with self.lock:
-            message = self._outbox.confirmed(packet_id)
+            message = self._outbox.confirmed(packet_id, now_s)
             if message is not None and failure is not None:
                 self._refused(message, failure)
             elif message is not None:
@@ -205,10 +224,6 @@ class Exchange:
             with self.lock:
                 self.waker.hear()
         return seen
-
-    def _drop(self, delivery: Delivery, reason: str) -> None:
-        self.counters.dropped[reason] += 1
-        self.acknowledge(delivery)
 
     def _refused(self, message: Outgoing, reason: str) -> None:
         self.counters.refused["by broker"] += 1

@@ -74,6 +74,9 @@ class MemoryLink:
         self._running = True
         self._connect()
 
+    def check(self) -> None:
+        """There is no thread that could end."""
+
     def wait_connected(self, timeout_s: float) -> None:
         """Connect now or raise: in memory there is nothing to wait for."""
         self._connect()

@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from edge_opid import log
 from edge_opid.link.backoff import Backoff
-from edge_opid.link.connection import MQTT_5, MQTT_311, Connection
+from edge_opid.link.connection import Connection
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -21,6 +22,7 @@ from edge_opid.link.exchange import Exchange
 from edge_opid.link.filters import check_filter, check_topic
 from edge_opid.link.options import MqttOptions, read_credentials, tls_context
 from edge_opid.link.outbox import Outgoing
+from edge_opid.link.versions import MQTT_311, Versions
 
 TURN_S = 0.5  # the longest wait of the network's thread; keep-alive needs no more
 
@@ -31,7 +33,9 @@ class MqttLink:
     One thread owns the connection; callers only touch bounded queues and never wait for the
     network. When a connection ends, the thread makes the next one after a random, bounded,
     growing delay, for as long as it takes: also after a refused password, which somebody may put
-    right at the broker. `wait_connected` and the events tell what the matter is.
+    right at the broker, and after an error of its own (no memory, a bug), which is logged and
+    counted. `wait_connected` and the events tell what the matter is. Should the thread itself end,
+    `check` raises: whoever runs the link must end too, and be started again.
 
     `options` say where, who, and every bound; `draw` picks each delay (a test may put something
     else than `random.uniform` there).
@@ -47,10 +51,11 @@ class MqttLink:
         self._options = options
         self._exchange = Exchange(options)
         self._backoff = Backoff(options.reconnect_first_s, options.reconnect_most_s, draw)
-        self._protocol = MQTT_5 if options.mqtt_5_first else MQTT_311
+        self._versions = Versions(mqtt_5_first=options.mqtt_5_first, again_s=options.mqtt_5_again_s)
         self._thread: threading.Thread | None = None
         self._deadline: float | None = None  # set by `stop`: drain until then
         self._goodbye = True
+        self._death: BaseException | None = None  # what ended the thread
 
     @property
     def counters(self) -> LinkCounters:
@@ -71,6 +76,15 @@ class MqttLink:
         name = f"link-{self._options.client_id}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def check(self) -> None:
+        """Raise `LinkError` if the thread has ended though nobody asked it to."""
+        thread = self._thread
+        if thread is not None and self._deadline is None and not thread.is_alive():
+            raise LinkError(
+                f"link {self._options.client_id!r}: its thread has ended ({self._death!r}); "
+                "nothing will be heard or sent until the process is started again"
+            ) from self._death
 
     def wait_connected(self, timeout_s: float) -> None:
         """Return when connected; raise `LinkError` after the timeout or as soon as refused."""
@@ -142,25 +156,37 @@ class MqttLink:
     def _run(self) -> None:
         try:
             while not self._finished():
-                connection = Connection(self._options, self._exchange, self._protocol)
+                protocol = self._versions.next(time.monotonic())
+                connection = Connection(self._options, self._exchange, protocol)
                 lasted_s = self._live(connection)
                 end = connection.close(goodbye=self._goodbye and self._finished())
-                self._exchange.disconnected(end)
+                self._exchange.disconnected(end, unconfirmed=connection.unconfirmed)
                 self._pause(connection, lasted_s)
-        except BaseException as error:
-            self._exchange.disconnected(Disconnected(f"the link's thread died: {error!r}", True))
-            raise
+        except BaseException as error:  # noqa: BLE001 - `check` raises it where it is seen
+            self._death = error
+            log.error("link thread ended", trace=True, why=repr(error))
+            self._exchange.disconnected(
+                Disconnected(f"the link's thread ended: {error!r}", refused=True, fault=True)
+            )
 
     def _live(self, connection: Connection) -> float:
         """Run one connection to its end; returns how long it lasted."""
         began = time.monotonic()
         try:
             connection.open()
+            while not self._finished() and connection.turn(TURN_S):
+                pass
         except LinkError:
             return 0.0  # the connection keeps the reason as its `end`
-        while not self._finished() and connection.turn(TURN_S):
-            pass
+        except Exception as error:  # noqa: BLE001 - no memory, a bug: the next one may do better
+            self._fault(connection, error)
         return time.monotonic() - began if connection.accepted else 0.0
+
+    def _fault(self, connection: Connection, error: Exception) -> None:
+        connection.end = Disconnected(f"the link failed: {error!r}", fault=True)
+        count = self.counters.faults + 1
+        if log.worth_a_line(count):
+            log.error("link fault", trace=True, why=repr(error), count=count)
 
     def _finished(self) -> bool:
         deadline = self._deadline
@@ -171,15 +197,16 @@ class MqttLink:
         return self._exchange.unsent() == 0
 
     def _pause(self, connection: Connection, lasted_s: float) -> None:
-        """Choose the next protocol version, and wait before the next attempt."""
-        refused = connection.end is not None and connection.end.refused
-        silent = connection.opened and not connection.accepted and not refused
-        if connection.unsupported or silent:
-            # A broker that knows only 3.1.1 says so, hangs up on the bytes of a 5, or (amqtt
-            # 0.12) chokes on them and never answers: then the other version is tried in turn.
-            self._protocol = MQTT_311 if connection.protocol == MQTT_5 else MQTT_5
-            if connection.unsupported and self._protocol == MQTT_311:
+        """Learn what the broker speaks, and wait before the next attempt."""
+        now_s = time.monotonic()
+        if connection.unsupported:
+            self._versions.unsupported(now_s)
+            if self._versions.next(now_s) == MQTT_311:
                 return
+        elif connection.answered:
+            self._versions.answered()
+        elif connection.opened:
+            self._versions.unanswered(now_s)
         if lasted_s >= self._options.stable_s:
             self._backoff.reset()
         until = time.monotonic() + self._backoff.next_delay_s()

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_opid.link.contract import LinkError, Will
+from edge_opid.link.filters import TOPIC_BYTES_MAX
 
+HEADER_BYTES = 64  # room for the fixed header, packet id and properties of a PUBLISH
 CREDENTIALS_BYTES_MAX = 4_096  # two short lines; anything larger is another file
 
 
@@ -44,6 +46,8 @@ class MqttOptions:
     keepalive_s: int = 30  # a dead network is noticed after at most twice this
     connect_timeout_s: float = 5.0
     mqtt_5_first: bool = True  # False saves the first attempt at a broker known not to have it
+    mqtt_5_again_s: float = 3_600.0  # then the version first chosen is tried again
+    confirm_s: float = 30.0  # a publication the broker did not confirm until then is sent again
     reconnect_first_s: float = 1.0
     reconnect_most_s: float = 60.0
     stable_s: float = 5.0  # a connection shorter than this does not reset the back-off
@@ -53,6 +57,11 @@ class MqttOptions:
     outbox_messages_max: int = 4_096  # a prediction for each reading of sixteen senders' windows
     outbox_bytes_max: int = 2**20
     payload_bytes_max: int = 262_144  # beyond the largest summary; larger is refused or dropped
+
+    @property
+    def packet_bytes_max(self) -> int:
+        """The largest packet we take: the largest payload under the longest topic."""
+        return self.payload_bytes_max + TOPIC_BYTES_MAX + HEADER_BYTES
 
     def __post_init__(self) -> None:
         if not self.client_id:

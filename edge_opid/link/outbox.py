@@ -23,8 +23,11 @@ class Outbox:
     >>> outbox = Outbox(messages_max=2, bytes_max=100)
     >>> [outbox.offer(Outgoing("t", bytes([n]), 1, False)) for n in range(3)]
     [True, True, False]
-    >>> outbox.sent(7, outbox.next(window=256))
+    >>> outbox.sent(7, outbox.next(window=256), now_s=5.0)
+    >>> outbox.owed_since_s
+    5.0
     >>> outbox.connection_lost()  # back to the head of the line
+    1
     >>> outbox.next(window=256).payload
     b'\x00'
     """
@@ -35,6 +38,7 @@ class Outbox:
         self._bytes = 0
         self._line: deque[Outgoing] = deque()
         self._flying: dict[int, Outgoing] = {}  # packet id → message, in the order sent
+        self._owed_since_s = 0.0  # since when the first of them has been the first
 
     def __len__(self) -> int:
         return len(self._line) + len(self._flying)
@@ -58,13 +62,26 @@ class Outbox:
         """It could not be sent after all: the head of the line is its place."""
         self._line.appendleft(message)
 
-    def sent(self, packet_id: int, message: Outgoing | None) -> None:
+    def sent(self, packet_id: int, message: Outgoing | None, now_s: float) -> None:
         """It is in flight under this packet id."""
         if message is not None:
+            if not self._flying:
+                self._owed_since_s = now_s
             self._flying[packet_id] = message
 
-    def confirmed(self, packet_id: int) -> Outgoing | None:
+    @property
+    def owed_since_s(self) -> float | None:
+        """Since when it has been the turn of the oldest message in flight to be confirmed.
+
+        A broker confirms in the order sent. A window that moves slowly, over a poor network, starts
+        this anew with each confirmation; one that was lost is passed over, and its time runs on.
+        """
+        return self._owed_since_s if self._flying else None
+
+    def confirmed(self, packet_id: int, now_s: float) -> Outgoing | None:
         """The broker has it: forget it, and return what it was."""
+        if packet_id == next(iter(self._flying), None):
+            self._owed_since_s = now_s
         message = self._flying.pop(packet_id, None)
         if message is not None:
             self.done(message)
@@ -74,7 +91,9 @@ class Outbox:
         """Give back the memory this message took."""
         self._bytes -= len(message.payload)
 
-    def connection_lost(self) -> None:
+    def connection_lost(self) -> int:
         """What was in flight may have been lost: send it again first, in the same order."""
+        count = len(self._flying)
         self._line.extendleft(reversed(self._flying.values()))
         self._flying.clear()
+        return count

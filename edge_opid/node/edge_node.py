@@ -69,6 +69,7 @@ class EdgeNode:
         self._began_ms = -1  # not yet
         self._told_ms = 0
         self._told_silent: tuple[str, ...] = ()
+        self.link_trouble = ""  # the link's last fault, for `degraded`: whoever runs us sets it
         self._adopt(NodeState(config))
         self._channels: dict[Channel, Callable[[Topic, bytes, int, object], list[Action]]] = {
             Channel.READING: self._reading,
@@ -297,7 +298,7 @@ class EdgeNode:
 
     def status(self, now_ms: int, online: bool = True) -> Status:
         """How this node is."""
-        troubles = [self._debts.trouble] if self._debts.trouble else []
+        troubles = [each for each in (self.link_trouble, self._debts.trouble) if each]
         troubles += self._serve.troubles(self.state.columns, self.counts) if self._serve else []
         troubles += [f"silent: {sensor}" for sensor in self.state.senses.silent]
         troubles += self._voice.complaints
