@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint kill fuzz soak resets bench-week bench-gateway bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
+.PHONY: help demo setup test test-lowest lock lint kill fuzz soak resets bench-week bench-gateway bench-update bench-precision bench-room bench-carry bench-node bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ $(VENV)/.sim: pyproject.toml
 
 setup: $(VENV)/.installed  ## create .venv and install everything the tests need
 
-$(VENV)/.installed: pyproject.toml edge_opid/kernel/_compiled.c
+$(VENV)/.installed: pyproject.toml constraints/newest.txt edge_opid/kernel/_compiled.c
 	PYTHON=$(PYTHON) sh .ci/install $(VENV)
 	touch $@
 
@@ -32,11 +32,22 @@ lint: setup  ## ruff and mypy (strict)
 test: lint  ## linters, types, doctests, README snippets and the whole suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+test-lowest: $(VENV)/lowest/.installed  ## the suite with the lowest versions of everything allowed
+	$(VENV)/lowest/bin/python -m pytest -n auto --dist worksteal
+
+$(VENV)/lowest/.installed: pyproject.toml constraints/lowest.txt edge_opid/kernel/_compiled.c
+	VERSIONS=lowest PYTHON=$(PYTHON) sh .ci/install $(VENV)/lowest
+	touch $@
+
+lock:  ## write constraints/ anew: the newest versions with their hashes, and the lowest
+	PYTHON=$(PYTHON) sh .ci/lock $(VENV)/lock
+
 kill: setup  ## 200 kills of a node process during 80,000 readings
 	KILLS=200 READINGS=80000 $(BIN)/python -m pytest --timeout 3600 tests/test_node_kill.py
 
-fuzz: setup  ## a million mutated inputs to codec, topics, envelope and node
+fuzz: setup  ## a million mutated messages to codec and node, a million MQTT packets both ways
 	$(BIN)/python benchmarks/fuzz.py --inputs 1000000
+	$(BIN)/python benchmarks/fuzz_packets.py --inputs 1000000
 
 soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a broker that forgets
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.soak --seeds 0:10000

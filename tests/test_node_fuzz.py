@@ -12,6 +12,7 @@ import tracemalloc
 from collections import Counter
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -186,6 +187,16 @@ class Taped(EdgeNode):
         return lambda *given: (self.tape.append((name, given)), found(*given))[1]
 
 
+def taken_to_pack() -> int:
+    """What msgpack takes for the smallest message: a megabyte before 1.1.0, and gives it back."""
+    tracemalloc.start()
+    try:
+        msgpack.packb({})
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def test_memory_of_a_node_under_fire(monkeypatch):
     """20,000 inputs after a warm-up: what they leave, and need at any moment, is below 2 MB."""
     monkeypatch.setattr(fuzz, "EdgeNode", Taped)
@@ -205,7 +216,7 @@ def test_memory_of_a_node_under_fire(monkeypatch):
     finally:
         tracemalloc.stop()
     assert node.snapshot() == fire.driven.node.snapshot()
-    assert peak < 2_000_000
+    assert peak < 2_000_000 + taken_to_pack()
 
 
 class Crashing(EdgeNode):

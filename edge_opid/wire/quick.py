@@ -9,7 +9,7 @@ wrong: nothing is refused here, and nothing is taken that the reader would refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # ships no types
@@ -41,9 +41,10 @@ def quick(payload: bytes, version: int, by_kind: Mapping[str, type[Checked]]) ->
         return None  # of which many are ours: a WireError is a ValueError
 
 
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _each_key_once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    listed = list(pairs)  # msgpack's pure Python form gives a generator
+    found = dict(listed)
+    if len(found) != len(listed):
         raise ValueError("a key comes twice")
     return found
 

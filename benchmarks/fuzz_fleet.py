@@ -1,0 +1,171 @@
+"""A stranger with a socket: mutated packets to a real mosquitto, and to whoever it forwards them.
+
+Those are a real node and a real gateway, in processes of their own.
+
+After every few hundred the node must still acknowledge a reading and the gateway must still write a
+status into its book; at the end both must stop when they are asked to, with 0.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fuzz import corpus
+from fuzz_link import Finding
+from fuzz_mutants import Mutator, clients_packets, missing
+
+from edge_opid.source import connect
+from edge_opid.wire import Channel, Introduction, NodeTopics, SensorDescription, Status, encode
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+# The same broker, processes and client of bare bytes as the tests'.
+broker: Any = __import__("mosquitto")
+raw: Any = __import__("raw_mqtt")
+town: Any = __import__("gateway_process")
+nodes: Any = __import__("node_process")
+
+BATCH = 250
+ROLES = ("pm", "no")
+PING, PONG = b"\xc0\x00", 0xD0
+TAKEN = (0x40, 0x50)
+
+
+def topics() -> list[bytes]:
+    """Every channel of a node, as its node, its gateway and its sources use them."""
+    n1 = NodeTopics(town.SITE, "n1")
+    own = [n1.to(each) for each in Channel if not each.per_source]
+    theirs = [n1.to(each, "porch") for each in Channel if each.per_source]
+    return [str(each).encode() for each in (*own, *theirs)]
+
+
+class Fleet:
+    """A broker, a gateway, a node, one of its sources, and a node that only introduces itself."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        enter = stack.enter_context
+        self.probes = 0
+        self.broker = enter(broker.Mosquitto(folder / "broker"))
+        port = self.broker.port
+        self.gateway = town.GatewayProcess(folder / "gateway", port, ("n1", "ghost"))
+        stack.callback(self.gateway.kill)
+        self.gateway.start()
+        nodes.wait_until(lambda: self.gateway.connections() > 0, "the gateway is there")
+        (folder / "n1").mkdir()
+        settings = town.node_settings("n1", ROLES)
+        self.node = enter(nodes.NodeProcess(folder / "n1", port, settings))
+        self.source = enter(connect(town.SITE, "n1", "box", folder / "spool", port=port))
+        self.ear = enter(nodes.listening(port, f"opid/1/{town.SITE}/ghost/desired"))
+        sensors = tuple(SensorDescription(each, each, 0.0, 1.0, 60.0) for each in ROLES)
+        self._ghost(Channel.EVENT, encode(Introduction(0, 0, sensors, (), 8.0, town.CLASSES, 0)))
+
+    def probe(self) -> None:
+        """A reading for the node, a status for the gateway; neither may be lost."""
+        self.check_alive()
+        self.source.send(dict.fromkeys((f"{role}-n1" for role in ROLES), 0.5), town.CLASSES[0])
+        if not self.source.drained(nodes.WAIT_S):
+            self.check_alive()
+            raise Finding(f"the node does not acknowledge any more:\n{self.node.log()}")
+        self.probes += 1  # a status that says nothing new would not be written
+        said = encode(Status(True, 0, self.probes, time_ms=time.time_ns() // 10**6))
+        self._ghost(Channel.STATUS, said)
+        try:
+            nodes.wait_until(lambda: said in self._book(), "the gateway writes a status down")
+        except TimeoutError:
+            self.check_alive()
+            raise Finding(f"the gateway does not listen any more:\n{self.gateway.log()}") from None
+
+    def check_alive(self) -> None:
+        """Fail with the log of whoever ended."""
+        self.gateway.check_alive()
+        self.node.check_alive()
+
+    def stop(self) -> None:
+        """Both end because they are asked to."""
+        codes = self.node.stop(), self.gateway.stop()
+        if codes != (0, 0):
+            raise Finding(f"node and gateway ended with {codes}")
+
+    def _ghost(self, channel: Channel, payload: bytes) -> None:
+        topic = str(NodeTopics(town.SITE, "ghost").to(channel))
+        if not self.ear.link.publish(topic, payload):
+            raise Finding("mosquitto takes nothing any more")
+
+    def _book(self) -> list[bytes]:
+        return [each.status for each in self.gateway.remembers().nodes]
+
+
+class Stranger:
+    """Says mutants to mosquitto, one after another; connects again when it hangs up."""
+
+    def __init__(self, port: int, seed: str, words: Counter[str]) -> None:
+        self.rng = Random(f"fleet/{seed}")
+        self.port, self.words = port, words
+        self.last = b""
+        self.client: Any = None
+        self.mutator = Mutator(self.rng, topics(), corpus())
+
+    def send(self) -> None:
+        """One mutant."""
+        if self.client is None:
+            self.client = raw.RawClient(self.port, "stranger")
+        chance = self.rng.random()
+        if chance < 0.7:
+            self.last = self.mutator.forwardable()
+        elif chance < 0.85:
+            self.last = self.mutator.odd_publication()
+        else:
+            others = clients_packets()
+            honest = self.rng.choice((self.mutator.publication(), self.rng.choice(others)))
+            self.last = self.mutator.mutant(honest)
+        self.words[f"to mosquitto: {self._became()}"] += 1
+
+    def _became(self) -> str:
+        try:
+            self.client.send(self.last + (b"" if missing(self.last) else PING))
+            if missing(self.last):
+                return self._over("never finished, hung up")
+            taken = False
+            while answer := self.client.receive():
+                if answer[0] == PONG:
+                    return "taken and confirmed" if taken else "not confirmed (QoS 0, or refused)"
+                taken |= answer[0] in TAKEN and (len(answer) < 5 or answer[4] < 0x80)
+        except ConnectionError:
+            pass
+        return self._over("mosquitto hung up")
+
+    def _over(self, word: str) -> str:
+        self.close()
+        return word
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.client is not None:
+            self.client.__exit__()
+            self.client = None
+
+
+def run(count: int, seed: str, words: Counter[str]) -> str:
+    """So many mutants; a finding, with the last of them, or nothing."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        fleet = Fleet(Path(folder), stack)
+        stranger = Stranger(fleet.broker.port, seed, words)
+        stack.callback(stranger.close)
+        try:
+            fleet.probe()
+            for number in range(count):
+                stranger.send()
+                if number % BATCH == BATCH - 1:
+                    fleet.probe()
+            fleet.probe()
+            fleet.stop()
+        except Exception:  # noqa: BLE001 - the very thing this is looking for
+            return f"{traceback.format_exc()}\nafter: {stranger.last[:2_000].hex()}"
+    return ""
