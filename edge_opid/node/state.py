@@ -29,9 +29,10 @@ from .effects import Effect, Noted, Predicted, summarised
 from .gathering import Gathering
 from .hearing import Hearing
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
+from .memories import Columns, Learning
 from .recent import Entry, Recent
 from .scoreboard import Scoreboard
-from .senses import Columns, Learning, Senses
+from .senses import Senses
 from .slots import Slots
 from .warming import Warming
 
