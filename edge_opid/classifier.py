@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +26,8 @@ MEASURED = 20  # values of a new sensor from which its reference and scale are t
 SILENT = 20  # readings in a row without a sensor after which it is taken for dead
 PATTERNS = 64  # sets of missing sensors whose solutions are kept until the next reading is learned
 CLASSES_MAX = 1000  # more are no classes: somebody has passed a measurement as a label
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 Values = dict[str, float]
 """The sensors that are there in a reading: finite numbers by name."""
@@ -68,9 +72,9 @@ class Classifier:
     >>> classifier.predict_one({"temp": 22})  # the CO2 sensor has died
     'full'
     >>> print(f"{classifier.predict_proba_one({'temp': 22})['full']:.2f}")
-    0.89
+    0.92
     >>> classifier
-    <Classifier: 2 sensors, 2 classes, 15 readings, 1.5 kB>
+    <Classifier: 2 sensors, 2 classes, 15 readings, 0.6 kB>
     """
 
     def __init__(
@@ -181,19 +185,22 @@ class Classifier:
     # -- learning ------------------------------------------------------------------------------
 
     def learn_one(self, x: Mapping[Any, Any], y: Hashable) -> None:
-        """Learn one labelled reading. A bad one raises `ReadingError` and changes nothing."""
-        self._learn(self._present(x), self._label(y))
+        """Learn one labelled reading. A bad one raises an error and changes nothing."""
+        values, label = self._present(x), self._label(y)
+        self._check([values], [label])
+        self._learn(values, label)
 
     def learn_many(self, X: Any, y: Iterable[Hashable]) -> None:
         """Learn the rows of a DataFrame, or of a dict of arrays, one after the other.
 
-        All of them, or, if a value or a label is bad, none.
+        All of them, or, if one is bad, none.
         """
         readings = [self._present(row) for row in rows_of(X)]
         labels = [self._label(label) for label in y]
         if len(readings) != len(labels):
             sentence = f"expected a label for each of {len(readings)} rows, got {len(labels)}"
             raise ReadingError(Refusal("width", sentence))
+        self._check(readings, labels)
         for values, label in zip(readings, labels, strict=True):
             self._learn(values, label)
 
@@ -204,8 +211,28 @@ class Classifier:
             raise ReadingError(Refusal("label", sentence))
         return label
 
+    def _check(self, readings: Iterable[Values], labels: Iterable[Hashable]) -> None:
+        """Refuse what cannot be learned, before anything has changed."""
+        if not all(readings):
+            raise ReadingError(Refusal("empty", "a reading has no value of any sensor in use"))
+        if len({*self._classes, *labels}) > CLASSES_MAX:
+            sentence = f"more than {CLASSES_MAX} classes: is the label a measurement?"
+            raise ReadingError(Refusal("label", sentence))
+        here = set(self.layout.names) if self.layout else set()
+        named = set(chain(*readings, self._joining, self._warmup.names if self._warmup else ()))
+        if not named <= here:
+            Layout(named | here)  # refuses names that are too long, and the one of the bias
+            self._check_width((self.layout.width if self.layout else 1), len(named - here))
+
+    def _check_width(self, width: int, new: int) -> None:
+        wanted = width + self.knots * new
+        if wanted > self.columns_max:
+            raise LayoutError(
+                f"{new} new sensors would make {wanted} columns, and columns_max is "
+                f"{self.columns_max}: retire sensors that are gone, or give a larger one"
+            )
+
     def _learn(self, values: Values, label: Hashable) -> None:
-        self._make_room(values, label)
         number = self._classes.setdefault(label, len(self._classes))
         self.readings += 1
         self._solved.clear()
@@ -258,8 +285,12 @@ class Classifier:
         return due
 
     def _estimate(self, warmup: WarmUp) -> None:
-        rows = list(warmup.rows())
-        self._memories = Memories(warmup.layout(), self._learning)
+        rows, layout = list(warmup.rows()), warmup.layout()
+        if warmup.full:  # for good: who was seldom there is measured when it has said more
+            seen = Counter(name for values, _ in rows for name in values)
+            seldom = [name for name in layout.names if 10 * seen[name] < len(rows)]
+            layout = layout.retire(*seldom)
+        self._memories = Memories(layout, self._learning)
         self._board, self._sharpness = Scoreboard(), Sharpness()
         for values, number in rows:
             self._step(values, number)
@@ -272,9 +303,10 @@ class Classifier:
         `carry`: how much of the evidence is kept, from 1 (all) to 0 (the weights, but not how sure
         they were). None is what a node does: the less, the better a forgetful learner has been.
         """
-        self._freeze()
+        self._freeze(name)
         if self._joining.pop(name, None) is None:
-            self._change([s for s in self._sensors if s is not self._find(name)], carry)
+            gone = self._find(name)
+            self._change([sensor for sensor in self._sensors if sensor is not gone], carry)
         self._retired.add(name)
 
     def deploy(self, sensor: Sensor | str, *, carry: float | None = None) -> None:
@@ -287,7 +319,7 @@ class Classifier:
 
     def replace(self, old: str, new: Sensor | str, *, carry: float | None = None) -> None:
         """`new` continues where `old` stops: on its scale, unless it comes as a `Sensor`."""
-        self._freeze()
+        self._freeze(old)
         before = self._find(old)
         after = new if isinstance(new, Sensor) else replace(before, name=new)
         if self._memories and old in self._memories.silent:
@@ -308,9 +340,9 @@ class Classifier:
         names = [sensor.name for sensor in self._sensors]
         raise LayoutError(f"there is no sensor {name!r}; there are {names}")
 
-    def _freeze(self) -> None:
-        """A change of sensors ends the estimation of scales; what was kept is used once more."""
-        if self._warmup is not None:
+    def _freeze(self, name: str | None = None) -> None:
+        """A change of sensors ends the estimation of scales, unless it is of a stranger."""
+        if self._warmup is not None and (name is None or name in self._warmup.names):
             self._estimate(self._warmup)
             self._warmup = None
 
@@ -321,8 +353,9 @@ class Classifier:
         replaces: Mapping[str, str] | None = None,
     ) -> None:
         full = Layout(sensors)
-        if full.width > self.columns_max:
-            raise LayoutError(f"{full.width} columns are more than columns_max={self.columns_max}")
+        self._check_width(full.width, 0)
+        if carry is not None and not 0 <= carry <= 1:
+            raise LayoutError(f"carry must be 0..1, got {carry}")
         self._solved.clear()
         if self._memories is None:
             self._given = full
@@ -356,25 +389,6 @@ class Classifier:
         if measured:
             self._change([*self._sensors, *measured])
 
-    def _make_room(self, values: Values, label: Hashable) -> None:
-        """Refuse what cannot be learned, before anything has changed."""
-        if not values:
-            raise ReadingError(Refusal("empty", "the reading has no value of any sensor in use"))
-        if label not in self._classes and len(self._classes) == CLASSES_MAX:
-            sentence = f"label {label!r} would be the class after {CLASSES_MAX}: is it a class?"
-            raise ReadingError(Refusal("label", sentence))
-        here = self.layout.names if self.layout else ()
-        new = {*values, *self._joining, *(self._warmup.names if self._warmup else ())} - {*here}
-        width = (self.layout.width if self.layout else 1) + self.knots * len(new)
-        if width > self.columns_max:
-            raise ReadingError(
-                Refusal(
-                    "columns",
-                    f"with {sorted(new)[0]!r} there would be {width} columns, and columns_max is "
-                    f"{self.columns_max}: retire sensors that are gone",
-                )
-            )
-
     # -- adding up and saving ------------------------------------------------------------------
 
     def merge(self, other: Classifier) -> None:
@@ -386,25 +400,28 @@ class Classifier:
         """
         if other.rho != self.rho:
             raise MismatchError(f"cannot merge: rho is {self.rho} here and {other.rho} there")
-        self._freeze()
-        theirs = deepcopy(other)
+        mine, theirs = deepcopy(self), deepcopy(other)
+        mine._freeze()
         theirs._freeze()
-        if theirs._memories is None:
-            return
-        here = {sensor.name for sensor in self._sensors}
-        union = [*self._sensors, *(s for s in theirs._sensors if s.name not in here)]
-        Layout(union).columns_from(theirs._memories.layout)  # refuses what does not fit
-        for label in theirs._classes:
+        if theirs._memories is not None:
+            mine._add(theirs, theirs._memories)
+        self.__dict__.update(mine.__dict__)  # all of it or, after an error above, nothing
+
+    def _add(self, other: Classifier, theirs: Memories) -> None:
+        for label in other._classes:
             self._classes.setdefault(label, len(self._classes))
-        if len(union) > len(here):
-            self._change(union)
-        if self._memories is None:
-            self._memories = Memories(Layout(union), self._learning)
-        elif len(self._classes) > self._memories.learning.classes:
-            self._memories.add_classes(len(self._classes))
-        self._memories.welcome(self._memories.silent)
-        self._memories.merge(theirs._memories, [self._classes[c] for c in theirs._classes])
-        self.readings += theirs.readings
+        here = {sensor.name for sensor in self._sensors}
+        new = [sensor for sensor in other._sensors if sensor.name not in here]
+        if new:
+            self._change([*self._sensors, *new], carry=1.0)
+        if self._memories is None and self._given is not None:
+            self._memories = Memories(self._given, self._learning)
+        if len(self._classes) > self._known.learning.classes:
+            self._known.add_classes(len(self._classes))
+        if self._known.silent:
+            self._known.welcome(self._known.silent)
+        self._known.merge(theirs, [self._classes[label] for label in other._classes])
+        self.readings += other.readings
         self._solved.clear()
 
     def save(self, path: str | Path) -> None:
@@ -475,7 +492,7 @@ def rows_of(X: Any) -> Iterator[dict[str, Any]]:
     [{'temp': 19, 'co2': 420.0}, {'temp': 23, 'co2': nan}]
     """
     names = list(getattr(X, "columns", X))
-    columns = [np.asarray(X[name]).tolist() for name in names]
+    columns = [X[name].tolist() if hasattr(X[name], "tolist") else list(X[name]) for name in names]
     if len({len(column) for column in columns}) > 1:
         lengths = {name: len(column) for name, column in zip(names, columns, strict=True)}
         raise ReadingError(Refusal("width", f"columns must be of one length, got {lengths}"))
@@ -494,7 +511,7 @@ def _encoded(layout: Layout, values: Values) -> NDArray[np.float32]:
 
 def _number(name: str, value: Any) -> float:
     try:
-        if isinstance(value, str | bytes) or math.isinf(number := float(value)):
+        if isinstance(value, str | bytes) or abs(number := float(value)) > FLOAT32_MAX:
             raise ValueError
     except (TypeError, ValueError) as error:
         sentence = f"sensor {name!r} is {value!r}: expected a finite number, or None if missing"

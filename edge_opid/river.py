@@ -11,6 +11,7 @@ Importing this module imports river. `edge_opid` does not import it, so a node n
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from river import base
@@ -26,18 +27,18 @@ class OPIDClassifier(Classifier, base.MiniBatchClassifier):
 
     >>> from river import datasets, evaluate, metrics
     >>> evaluate.progressive_val_score(datasets.Phishing(), OPIDClassifier(), metrics.Accuracy())
-    Accuracy: 0.00%
+    Accuracy: 89.83%
     """
 
     @property
     def _multiclass(self) -> bool:
         return True
 
-    def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> Any:  # noqa: ARG002 - as river has it
+    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:  # noqa: ARG002 - as river has it
         """The most probable label; None before anything was learned."""
         return super().predict_one(x)
 
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:  # noqa: ARG002
+    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:  # noqa: ARG002
         """The probability of every label seen so far; {} before anything was learned."""
         return super().predict_proba_one(x)
 

@@ -52,33 +52,33 @@ class OPIDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # u
         return self._learn(X, y, classes, first=not hasattr(self, "classifier_"))
 
     def _learn(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, *, first: bool) -> Self:
-        X, y = validate_data(self, X, y, reset=first, dtype=np.float64, **_NAN)
-        labels = column_or_1d(y, warn=True)
+        rows, labels = validate_data(self, X, y, reset=first, dtype=np.float64, **_NAN)
+        labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
         if first:
             self.classifier_ = Classifier(**self.get_params(deep=False))
             self.classes_ = unique_labels(labels if classes is None else classes)
         else:
             self.classes_ = np.union1d(self.classes_, labels)
-        for label in self.classes_.tolist():
-            self.classifier_.expect(label)
-        self.classifier_.learn_many(self._columns(X), labels)
+        self.classifier_.learn_many(self._columns(rows), labels)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable label of each row."""
+        check_is_fitted(self)
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probabilities of each row, a column for each of `classes_`."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64, **_NAN)
-        found = self.classifier_.predict_proba_many(self._columns(X))
-        return np.column_stack([found[label] for label in self.classes_.tolist()])
+        rows = validate_data(self, X, reset=False, dtype=np.float64, **_NAN)
+        found = self.classifier_.predict_proba_many(self._columns(rows))
+        never = np.zeros(len(rows))
+        return np.column_stack([found.get(label, never) for label in self.classes_.tolist()])
 
-    def _columns(self, X: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(X.shape[1])])
-        return dict(zip(map(str, names), X.T, strict=True))
+    def _columns(self, rows: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(rows.shape[1])])
+        return dict(zip(map(str, names), rows.T, strict=True))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -22,7 +22,7 @@ class Sharpness:
     >>> for _ in range(100):
     ...     sharpness.learn(scores, 0)
     >>> print(sharpness.probabilities(scores).round(2))
-    [0.99 0.01]
+    [0.97 0.03]
     """
 
     def __init__(self, t: float = 4.0, squares: float = 0.0) -> None:
