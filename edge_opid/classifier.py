@@ -395,8 +395,8 @@ class Classifier:
         """Add what another classifier has learned, exactly; the other one does not change.
 
         Sensors are matched by name and moved to the scales of this one, classes by label. Sensors
-        with knots must be equal in both. Only the short logistic memory is not added: its
-        steps do not sum up. This ends the estimation of scales.
+        with knots must be equal in both. The logistic memory, whose steps do not add up, starts
+        anew. This ends the estimation of scales.
         """
         if other.rho != self.rho:
             raise MismatchError(f"cannot merge: rho is {self.rho} here and {other.rho} there")

@@ -181,12 +181,15 @@ class Memories:
     def merge(self, other: Memories, places: Sequence[int]) -> None:
         """Add what another one's ridge learners know; its class k is the class places[k] here.
 
-        All its sensors must be here. Sums add up exactly. Steps do not: the logistic memory
-        stays this one's own.
+        All its sensors must be here. Sums add up exactly. Steps do not: the logistic memory starts
+        anew, and so does the blend, as who was right before says little of who is right now.
         """
         columns, classes = self.layout.columns_from(other.layout), self.learning.classes
         for mine, theirs in ((self.learner, other.learner), (self.lately, other.lately)):
             mine.merge(theirs.summary("float64").mapped(columns, places, classes))
+        self.logistic = LogisticMemory(self._straight.names, classes)
+        self.blend = Blend()
+        self.bridge = None
         self._parked = None  # it has not seen the other's readings
 
     def add_classes(self, classes: int) -> None:
