@@ -45,18 +45,29 @@ class OPIDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # u
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Forget everything, and learn these rows."""
-        return self._learn(X, y, None, first=True)
+        return self._learn(X, y, None, first=True, last=True)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows. `classes`: all labels to expect, if not all are among the first."""
         return self._learn(X, y, classes, first=not hasattr(self, "classifier_"))
 
-    def _learn(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, *, first: bool) -> Self:
+    def _learn(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None,
+        *,
+        first: bool,
+        last: bool = False,
+    ) -> Self:
         rows, labels = validate_data(self, X, y, reset=first, dtype=np.float64, **_NAN)
         labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
         if first:
-            self.classifier_ = Classifier(**self.get_params(deep=False))
+            options = self.get_params(deep=False)
+            if last:  # no more are to come, so that these must do to estimate scales
+                options["warmup"] = max(2, min(self.warmup, len(rows)))
+            self.classifier_ = Classifier(**options)
             self.classes_ = unique_labels(labels if classes is None else classes)
         else:
             self.classes_ = np.union1d(self.classes_, labels)

@@ -268,6 +268,14 @@ def test_a_new_name_joins_after_twenty_values_and_costs_nothing():
     assert classifier.readings == 520
 
 
+def test_sensors_that_never_speak_together_are_all_learned():
+    """Thirty sensors in turn, each of them seldom: none has a tenth of the warm-up."""
+    rows = [({f"s{k % 30:02}": (k // 30) % 2}, (k // 30) % 2) for k in range(600)]
+    classifier = taught(rows, warmup=100)
+    assert len(classifier.layout.names) == 30
+    assert right(classifier, rows) > 0.75
+
+
 def test_a_retired_sensor_is_not_heard_until_it_is_deployed():
     """A script goes on sending what a dead sensor's register holds."""
     classifier = taught(stream(19, 300))
@@ -328,6 +336,9 @@ def test_merged_they_know_what_one_knows_that_has_seen_it_all():
     order = [first.classes.index(label) for label in both.classes]
     one = WoodburyLearner.from_state(found).weights()[0][:, order]
     np.testing.assert_allclose(one, WoodburyLearner.from_state(truth).weights()[0], atol=2e-4)
+    first.retire("air")
+    first.merge(second)  # and what is retired here stays so
+    assert first.layout.names == ("co2", "temp")
     empty = Classifier()
     empty.merge(second)
     assert empty.readings == 500
@@ -387,6 +398,16 @@ def test_a_file_that_is_none_of_ours_is_refused_by_name(tmp_path):
         (tmp_path / "holiday.jpg").write_bytes(content)
         with pytest.raises(MismatchError, match=r"holiday\.jpg is not a saved classifier"):
             Classifier.load(tmp_path / "holiday.jpg")
+
+
+def test_half_a_file_is_refused_wherever_it_ends(tmp_path):
+    taught(stream(31, 30)).save(tmp_path / "room")
+    whole = (tmp_path / "room").read_bytes()
+    for end in range(0, len(whole), 37):
+        (tmp_path / "half").write_bytes(whole[:end])
+        with pytest.raises(MismatchError, match="half is not a saved classifier"):
+            Classifier.load(tmp_path / "half")
+    assert bits(Classifier.load(tmp_path / "room")) == bits(taught(stream(31, 30)))
 
 
 def test_probabilities_are_honest():
