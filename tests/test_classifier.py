@@ -356,10 +356,10 @@ def test_a_merge_that_does_not_fit_changes_nothing():
     assert bits(classifier) == before
 
 
-@pytest.mark.parametrize("learned", [0, 1, 50, 250, 290])
+@pytest.mark.parametrize("learned", [0, 1, 50, 250, 265, 290])
 @pytest.mark.parametrize("way", ["file", "pickle", "deepcopy"])
 def test_it_goes_on_from_a_copy_to_the_bit(learned, way, tmp_path):
-    """While scales are estimated, a sensor joins (250), another is silent (290)."""
+    """While scales are estimated, one joins (250), others are missed (265) and silent (290)."""
     rows = [({**x, "n": 1.0 * k}, y) for k, (x, y) in enumerate(stream(29, 300))]
     rows = [({"temp": x["temp"]}, y) if k > 255 else (x, y) for k, (x, y) in enumerate(rows)]
     rows = [({**x, "late": k % 3}, y) if k > 240 else (x, y) for k, (x, y) in enumerate(rows)]
