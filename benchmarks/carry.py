@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from edge_opid.node.memories import Learning
 from edge_opid.node.scoreboard import Scoreboard
-from edge_opid.node.senses import Learning, Senses
+from edge_opid.node.senses import Senses
 from edge_opid.wire import SensorDescription
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -17,7 +17,8 @@ from edge_opid import Layout, WarmUp, WoodburyLearner
 from edge_opid.node.config import NodeConfig, SensorConfig
 from edge_opid.node.effects import Noted, Predicted
 from edge_opid.node.inputs import Accepted, Ordered
-from edge_opid.node.senses import Learning, Senses
+from edge_opid.node.memories import Learning
+from edge_opid.node.senses import Senses
 from edge_opid.node.state import NodeState
 from edge_opid.wire import Desired, SensorDescription, encode
 

@@ -1,17 +1,26 @@
 """Machine learning for sensor networks that survives the death and birth of sensors.
 
->>> from edge_opid import WoodburyLearner
->>> learner = WoodburyLearner(vanishing=1, surviving=1, classes=2)
->>> learner.learn_one([0.5, -1.0], 1)
+>>> from edge_opid import Classifier
+>>> classifier = Classifier()
+>>> for co2, room in [(420, "empty"), (600, "full"), (410, "empty"), (550, "full")]:
+...     classifier.learn_one({"co2": co2}, room)
+>>> classifier.predict_one({"co2": 590})
+'full'
 """
+
+from typing import TYPE_CHECKING, Any
 
 from . import kernel
 from .errors import LayoutError, MismatchError, OpidError, ReadingError, Refusal
 from .layout import Change, Layout, Pair, Sensor, WarmUp
 from .learner import GramLearner, Learner, Scores, Summary, WoodburyLearner
 
+if TYPE_CHECKING:
+    from edge_opid.classifier import Classifier
+
 __all__ = [
     "Change",
+    "Classifier",
     "GramLearner",
     "Layout",
     "LayoutError",
@@ -28,3 +37,12 @@ __all__ = [
     "WoodburyLearner",
     "kernel",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Classifier, when somebody asks for it: a node does not, and is spared the import."""
+    if name == "Classifier":
+        from edge_opid.classifier import Classifier  # noqa: PLC0415 - see above
+
+        return Classifier
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from edge_opid import Layout, Sensor
 from edge_opid.node.logistic import STEP, LogisticMemory, Straight, likely
-from edge_opid.node.senses import Learning, Senses
+from edge_opid.node.memories import Learning
+from edge_opid.node.senses import Senses
 from edge_opid.wire import SensorDescription
 
 KNOTS = (-8.0, -1.0, 0.5, 2.0, 8.0)

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from edge_opid.node.memories import Learning
 from edge_opid.node.scoreboard import DOUBT, FADING, WINDOW, Blend, Scoreboard
-from edge_opid.node.senses import Learning, Senses
+from edge_opid.node.senses import Senses
 from edge_opid.wire import SensorDescription
 
 

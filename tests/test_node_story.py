@@ -18,8 +18,8 @@ from rig import CLASSES, KEY, TOPICS, description, desired, folded
 from edge_opid import Layout, Sensor, WoodburyLearner
 from edge_opid.ledger import STORE_LIMITS
 from edge_opid.node.inputs import Accepted, Ordered, Silenced, unpack
+from edge_opid.node.memories import SHORT_MEMORY
 from edge_opid.node.scoreboard import Scoreboard
-from edge_opid.node.senses import SHORT_MEMORY
 from edge_opid.node.snapshot import pack_state, unpack_state
 from edge_opid.node.state import NodeState
 from edge_opid.source import connect

@@ -41,15 +41,17 @@ class Change:
         old_names: Sequence[str],
         new_names: Sequence[str],
         vanishing: int,
+        replaces: Mapping[str, str] | None = None,
     ) -> Self:
         """From the columns of every sensor and pair, before and after.
 
         A sensor's columns continue where it has as many as before (a replacement in the same
         role may have its own reference, scale and knots). With another number it starts anew.
+        `replaces` gives, for a sensor of another name, the one whose columns it continues.
         """
         sources: list[int | None] = []
         for name, span in new.items():
-            before = old.get(name, range(0))
+            before = old.get((replaces or {}).get(name, name), range(0))
             sources += before if len(before) == len(span) else [None] * len(span)
         was, now = set(old_names), set(new_names)
         return cls(

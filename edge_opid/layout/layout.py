@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LayoutError
+from ..errors import LayoutError, MismatchError
 from .basis import Vector
 from .change import Change
 from .cost import Cost
@@ -192,9 +192,42 @@ class Layout:
         """With these sensors in addition."""
         return Layout([*self.sensors, *sensors], self.vanishing, self.pairs, gate=self.gate)
 
-    def change_to(self, new: Layout) -> Change:
-        """What is kept, retired and deployed on the way to another layout."""
-        return Change.between(self.spans, new.spans, self.names, new.names, new.vanishing_columns)
+    def change_to(self, new: Layout, replaces: Mapping[str, str] | None = None) -> Change:
+        """What is kept, retired and deployed on the way to another layout.
+
+        `replaces` names, for a new sensor, the one that goes and whose columns it continues.
+        """
+        return Change.between(
+            self.spans, new.spans, self.names, new.names, new.vanishing_columns, replaces
+        )
+
+    def columns_from(self, other: Layout) -> Vector:
+        """T, for which x here = T·x there: another layout's readings, in this one's columns.
+
+        A sensor that is not there counts as missing here. One with another reference or scale is
+        moved exactly as long as it is a straight column; hats depend on where they stand.
+
+        >>> there, here = Layout([Sensor("temp", 20, 5)]), Layout([Sensor("temp", 10, 10)])
+        >>> T = here.columns_from(there)
+        >>> print(T @ there.encode({"temp": 25}), here.encode({"temp": 25}))
+        [1.5 1. ] [1.5 1. ]
+        """
+        if strangers := sorted(set(other.spans) - set(self.spans)):
+            raise MismatchError(f"{strangers[0]!r} is there and not here: {list(self.spans)}")
+        theirs = {sensor.name: sensor for sensor in other.sensors}
+        T = np.zeros((self.width, other.width))
+        for name, span in other.spans.items():
+            T[self.spans[name], span] = 1.0
+        for mine in self.sensors:
+            there = theirs.get(mine.name, mine)
+            if mine == there:
+                continue
+            if mine.knots or there.knots or self.pairs or other.pairs:
+                raise MismatchError(f"only straight columns can be moved: {mine} is {there} there")
+            row = self.spans[mine.name].start
+            T[row, other.spans[mine.name].start] = there.scale / mine.scale
+            T[row, -1] = (there.reference - mine.reference) / mine.scale
+        return T
 
     # -- saving --------------------------------------------------------------------------------
 

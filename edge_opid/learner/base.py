@@ -177,6 +177,18 @@ class OnePassLearner(ABC):
         surviving = len(sources) - vanishing
         return self._made(replace(self.settings, vanishing=vanishing, surviving=surviving), known)
 
+    def add_classes(self, more: int) -> Self:
+        """A learner with this many classes more, which no reading has had: to the bit.
+
+        A class is a column of the sums of x̃yᵀ, and one that was never seen is a column of zeros.
+        """
+        saved = self.state()
+        saved["settings"]["classes"] += more
+        for name in ("B", "moments", "centre"):
+            if name in saved:
+                saved[name] = np.pad(saved[name], ((0, 0), (0, more)))
+        return self.from_state(saved, kernel=self.kernel)
+
     def _made(self, settings: Settings, known: Statistics) -> Self:
         learner = type(self).__new__(type(self))
         learner._begin(settings, self.kernel)
@@ -245,9 +257,17 @@ class OnePassLearner(ABC):
         learner._load({name: value for name, value in state.items() if name != "settings"})
         return learner
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied as its state; elsewhere, with the kernel that is there."""
+        return _revived, (type(self), self.state(), self.kernel)
+
     def _load(self, saved: dict[str, Any]) -> None:
         for name, value in saved.items():
             setattr(self, f"_{name}", value.copy() if isinstance(value, np.ndarray) else value)
+
+
+def _revived(cls: type[OnePassLearner], state: dict[str, Any], kernel: str) -> OnePassLearner:
+    return cls.from_state(state, kernel=kernel if kernel in kernels.available else None)
 
 
 def _nothing(settings: Settings) -> Statistics:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,6 +54,17 @@ class Summary:
         half[upper(width)] = self.gram
         gram = half + np.triu(half, 1).T
         return Statistics(gram, self.moments.astype(np.float64), self.readings, self.evidence)
+
+    def mapped(self, columns: Matrix, places: Sequence[int], classes: int) -> Summary:
+        """The same readings with other columns, x′ = T·x, and other class numbers, none to vanish.
+
+        `columns` is T (see `Layout.columns_from`). Class k becomes `places[k]` of `classes`.
+        """
+        known = self.statistics()
+        moments: Matrix = np.zeros((len(columns), classes))
+        moments[:, list(places)] = columns @ known.moments
+        gram = (columns @ known.gram @ columns.T)[upper(len(columns))]
+        return replace(self, vanishing=0, gram=gram, moments=moments)
 
 
 def check_agreement(mine: Summary, theirs: Summary) -> None:

@@ -96,15 +96,32 @@ class LogisticMemory:
         self.weights -= self._step * gradient / (1 + np.sqrt(self.squares))
         return said
 
-    def follow(self, names: Sequence[str]) -> LogisticMemory:
-        """The memory for these sensors, from what this one knows of those that remain."""
+    def follow(
+        self, names: Sequence[str], replaces: Mapping[str, str] | None = None
+    ) -> LogisticMemory:
+        """The memory for these sensors, from what this one knows of those that remain.
+
+        `replaces` names, for a new sensor, the one whose weights it takes over.
+        """
         after = LogisticMemory(names, self.weights.shape[1])
         rows = {name: row for row, name in enumerate(self.names)}
         for row, name in enumerate(after.names):
-            if name in rows:
-                after.weights[row] = self.weights[rows[name]]
-                after.squares[row] = self.squares[rows[name]]
+            before = rows.get((replaces or {}).get(name, name))
+            if before is not None:
+                after.weights[row] = self.weights[before]
+                after.squares[row] = self.squares[before]
         return after
+
+    def add_classes(self, more: int) -> LogisticMemory:
+        """The memory with this many classes more, which start with weights of 0."""
+        after = LogisticMemory(self.names, self.weights.shape[1] + more)
+        after.weights[:, :-more], after.squares[:, :-more] = self.weights, self.squares
+        return after
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state."""
+        return self.weights.nbytes + self.squares.nbytes
 
     def state(self) -> dict[str, Any]:
         """Plain values and arrays, for `from_state`."""

@@ -30,10 +30,11 @@ from .effects import Effect, Forgotten, Noted, Predicted, summarised
 from .gathering import Gathering
 from .hearing import Hearing
 from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
+from .memories import Columns, Learning
 from .recent import Entry, Recent
 from .register import Register
 from .scoreboard import Scoreboard
-from .senses import Columns, Learning, Senses
+from .senses import Senses
 from .slots import CURRENT, Slots
 from .trial import Doubt, Trial, doubt_state, tried
 from .warming import Warming
