@@ -46,8 +46,8 @@ kill: setup  ## 200 kills of a node process during 80,000 readings
 	KILLS=200 READINGS=80000 $(BIN)/python -m pytest --timeout 3600 tests/test_node_kill.py
 
 fuzz: setup  ## a million mutated messages to codec and node, a million MQTT packets both ways
-	$(BIN)/python benchmarks/fuzz.py --inputs 1000000
-	$(BIN)/python benchmarks/fuzz_packets.py --inputs 1000000
+	$(BIN)/python -m benchmarks.fuzz --inputs 1000000
+	$(BIN)/python -m benchmarks.fuzz_packets --inputs 1000000
 
 soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a broker that forgets
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.soak --seeds 0:10000
@@ -56,13 +56,13 @@ resets: setup  ## 200 nodes on a mosquitto whose connections break, for two minu
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.resets --nodes 200 --seconds 120 --seed 0
 
 bench-update: $(VENV)/.bench  ## time of one update, beside its peers and the limit
-	$(BIN)/python benchmarks/update.py
+	$(BIN)/python -m benchmarks.update
 
 bench-precision: setup  ## labels that float32 gets wrong, form by form
-	$(BIN)/python benchmarks/precision.py --years
+	$(BIN)/python -m benchmarks.precision --years
 
 bench-room: $(VENV)/.bench  ## room occupancy: the lifted learner beside an adaptive random forest
-	$(BIN)/python benchmarks/room_occupancy.py
+	$(BIN)/python -m benchmarks.room_occupancy
 
 $(VENV)/.bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
@@ -74,31 +74,31 @@ $(VENV)/.peers: $(VENV)/.bench
 	touch $@
 
 bench-carry: setup  ## how much a learner should inherit when sensors change
-	$(BIN)/python benchmarks/carry.py
+	$(BIN)/python -m benchmarks.carry
 
 bench-gateway: setup  ## a thousand nodes through one change, beside bare publishing
-	$(BIN)/python benchmarks/gateway_wave.py
+	$(BIN)/python -m benchmarks.gateway.wave
 
 bench-node: setup  ## a node through mosquitto: throughput, latency, memory
-	$(BIN)/python benchmarks/node.py
+	$(BIN)/python -m benchmarks.node
 
 bench-week: setup  ## how much faster than real time a fleet of twenty nodes lives (HOURS=168: a week)
-	$(BIN)/python benchmarks/week.py $(if $(HOURS),--hours $(HOURS))
+	$(BIN)/python -m benchmarks.week $(if $(HOURS),--hours $(HOURS))
 
 bench-rolling: setup  ## how fast a fleet uses its new sensors, over ten seeds of the demo's scenario
-	$(BIN)/python benchmarks/rolling.py
+	$(BIN)/python -m benchmarks.rolling
 
-bench-paper: $(VENV)/.bench  ## the paper's tables and figures, into docs/results (QUICK=1: a look)
-	$(BIN)/python benchmarks/paper.py $(if $(QUICK),--quick)
+bench-paper: $(VENV)/.bench  ## the paper's tables and figures, into benchmarks/results (QUICK=1: a look)
+	$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick)
 
 bench-changes: $(VENV)/.peers  ## many changes of sensors: the node beside its peers (QUICK=1: a look)
-	$(BIN)/python benchmarks/changes.py $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.changes $(if $(QUICK),--quick)
 
 bench-peers: $(VENV)/.peers  ## the peers' part of bench-changes, which is most of its time
-	$(BIN)/python benchmarks/changes.py --group peers $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.changes --group peers $(if $(QUICK),--quick)
 
 bench-tflite: setup  ## .tflite files in both runtimes: size, difference, labels, speed, memory
-	$(BIN)/python benchmarks/tflite_files.py
+	$(BIN)/python -m benchmarks.tflite.files
 
 arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under emulation (root)
 	sh .ci/arm

@@ -1,6 +1,6 @@
 """How much of the past a learner should inherit when sensors change: all, nothing, or the rule.
 
-    python benchmarks/carry.py [--data FOLDER]
+    python -m benchmarks.carry [--data FOLDER]
 
 Streams whose window of sensors slides: a third of the sensors is replaced at every change.
 Prequential accuracy over the first 100 readings after each change, and over everything, for a fixed
@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.data import DATA
 from edge_opid.node.memories import Learning
 from edge_opid.node.scoreboard import Scoreboard
 from edge_opid.node.senses import Senses
 from edge_opid.wire import SensorDescription
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 AFTER = 100  # readings after a change that the first column is about
 Policy = Callable[[Scoreboard], float | None]
 POLICIES: dict[str, Policy] = {

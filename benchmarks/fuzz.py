@@ -1,6 +1,6 @@
 """Bytes and messages that nobody should send, by the million: nothing may raise, nothing may grow.
 
-    python benchmarks/fuzz.py [--inputs 1000000] [--seconds 0] [--seed 0] [--first 0]
+    python -m benchmarks.fuzz [--inputs 1000000] [--seconds 0] [--seed 0] [--first 0]
 
 Five targets take turns: the codec, topics and filters, the envelope, foreign payloads, and a whole
 node. A node lives for one generation of 20,000 inputs, a disk that sometimes refuses and a clock
@@ -544,7 +544,7 @@ def main() -> int:
             target, where, payload = generation.last
             traceback.print_exc()
             print(f"\n{target} {where}: {payload.hex() or 'no bytes'}")
-            print(f"again: python benchmarks/fuzz.py --seed {asked.seed} --first {number}")
+            print(f"again: python -m benchmarks.fuzz --seed {asked.seed} --first {number}")
             return 1
         tried, number = tried + count, number + 1
         warm_mb = warm_mb or peak_mb()

@@ -1,6 +1,6 @@
 """How long float32 stays right: labels that differ from a float64 solve, form by form.
 
-    python benchmarks/precision.py [--readings 1000000] [--years]
+    python -m benchmarks.precision [--readings 1000000] [--years]
 
 A seeded stream of 40 sensors (12 vanish) whose Gram matrix has condition 1e6. `--years` adds 16
 million readings of 12 sensors, with and without the limit on evidence.

@@ -1,6 +1,6 @@
 """How many people are in the room: sixteen real channels, in time order, predict then learn.
 
-    python benchmarks/room_occupancy.py [--data FOLDER] [--seeds 1 2 3]
+    python -m benchmarks.room_occupancy [--data FOLDER] [--seeds 1 2 3]
 
 The lifted learner (8 knots a channel, frozen by a warm-up of 200 readings) beside river's adaptive
 random forest with ten trees, on the same readings in one run: prequential accuracy and time a
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aims import verdict
 
+from benchmarks.common.data import DATA
+from benchmarks.common.verdict import verdict
 from edge_opid import Layout, WarmUp, WoodburyLearner
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CLASSES = 4
 Row = dict[str, float]
 

@@ -1,6 +1,6 @@
 """A week of twenty nodes with twelve sensors each, one reading a second, on simulated time.
 
-    python benchmarks/week.py [--hours 3] [--every 0.25] [--labels 0.1] [--change-every 2]
+    python -m benchmarks.week [--hours 3] [--every 0.25] [--labels 0.1] [--change-every 2]
 
 The fleet is `firmware_sim.week`: real nodes, sources and gateway (its fits included), a sensor that
 dies and one that comes every two hours, a power cut or a kill every half hour, every check of the
@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
-from aims import verdict
-
+from benchmarks.common.verdict import verdict
 from firmware_sim.week import WeekFleet, WeekPlan
 from gateway.fitter import Outcome, attempt
 from gateway.material import FitJob

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,13 +12,13 @@ import pytest
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 pytest.importorskip("rich", reason="the gateway extra is not installed")
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-from changes_cells import SEED, Results, read, run, write
-from changes_report import aims, place_of, precisions, signed
-from changes_stats import ALL, Duel, accuracy, best_mode, duels, precision, seeds_of
-from changes_streams import MEASURED, STREAMS, arranged, streams_data
-from paper_stats import compared
-from peers import METHODS, applies, product
+from benchmarks.changes.cells import Results, read, run, write
+from benchmarks.changes.peers import METHODS, applies, product
+from benchmarks.changes.report import aims, place_of, precisions, signed
+from benchmarks.changes.stats import ALL, Duel, accuracy, best_mode, duels, precision, seeds_of
+from benchmarks.changes.streams import MEASURED, STREAMS, arranged, streams_data
+from benchmarks.common.cells import SEED
+from benchmarks.common.statistics import compared
 
 NOWHERE = Path("nowhere")
 TIMED = "room"

@@ -535,7 +535,7 @@ def test_a_tflite_file_scores_as_the_npz_does(weights, opid, folder):
     data = np.frombuffer(path.read_bytes(), np.uint8)
     case = {"m|file": data, "m|x": x, "m|columns": columns, "m|classes": list(CLASSES)}
     np.savez(folder / "cases.npz", **case)
-    script = Path(__file__).parents[1] / "benchmarks" / "tflite_scores.py"
+    script = Path(__file__).parents[1] / "benchmarks" / "tflite" / "scores.py"
     command = [python, script, folder / "cases.npz", folder / "scores.npz"]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     with np.load(folder / "scores.npz") as scored:

@@ -8,6 +8,8 @@ from oracle import one_hot
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
+from benchmarks.paper.residual import fit_residual
+from benchmarks.paper.strength import RHOS, chosen_rho, left_out_error
 from edge_opid import MismatchError
 from edge_opid.learner.statistics import Statistics
 from gateway.estage import (
@@ -17,12 +19,10 @@ from gateway.estage import (
     Mixture,
     Opide,
     Survivors,
-    chosen_rho,
     compacted,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
-    fit_residual,
     fit_update,
     fold,
     rounded,
@@ -32,7 +32,6 @@ from gateway.estage.compact import landmarks_that_fit, shrunk
 from gateway.estage.logistic import by_liblinear, by_newton, one_vs_rest
 from gateway.estage.mixture import sure_shares
 from gateway.estage.opid import penalties
-from gateway.estage.strength import RHOS, left_out_error
 from gateway.estage.sums import training_sums
 from gateway.estage.tuning import NOTHING
 

@@ -11,6 +11,7 @@ from test_gateway_estage import continued, world
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
+from benchmarks.paper.baselines import imputed_ridge, raw_logistic, survivors_ridge
 from edge_opid.learner.statistics import Statistics, solve
 from gateway.estage import (
     LINEAR,
@@ -24,9 +25,6 @@ from gateway.estage import (
     fit_opide,
     fit_update,
     fold,
-    imputed_ridge,
-    raw_logistic,
-    survivors_ridge,
 )
 from gateway.estage.batch import standard_errors, stratified_folds
 from gateway.estage.selection import taken

@@ -20,14 +20,12 @@ from hypothesis import strategies as st
 from rig import KEY, TOPICS, Rig, config, desired, folded
 from test_wire_fuzz import valid_messages
 
+from benchmarks import fuzz
+from benchmarks.fuzz import Driven, Finding, Generation
 from edge_opid.node.actions import Append, Release
 from edge_opid.node.config import ForeignConfig, SensorConfig
 from edge_opid.node.edge_node import EdgeNode
 from edge_opid.wire import LIMITS, Channel, InstanceId, Label, Reading, encode, seal_desired
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-import fuzz
-from fuzz import Driven, Finding, Generation
 
 GOLDEN = [bytes.fromhex(p.read_text()) for p in (Path(__file__).parent / "golden").glob("*.hex")]
 FOREIGN = (ForeignConfig("zigbee2mqtt/+", "{1}", {"temperature": "a", "AM.Humidity": "b"}, "mode"),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,13 @@ import pytest
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-from paper_cells import Cell, Results, read, write
-from paper_data import compress, load, resplit
-from paper_methods import METHODS, PRECISION, Draw
-from paper_report import gap
-from paper_stats import beyond_two_errors, compared, verdict
-from paper_tables import SETTINGS, paper_cell
+from benchmarks.common.statistics import compared
+from benchmarks.paper.cells import Cell, Results, read, write
+from benchmarks.paper.data import compress, load, resplit
+from benchmarks.paper.methods import METHODS, PRECISION, Draw
+from benchmarks.paper.report import gap
+from benchmarks.paper.stats import beyond_two_errors, verdict
+from benchmarks.paper.tables import SETTINGS, paper_cell
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 def test_the_demos_table_is_not_the_one_it_wrote() -> None:
     """The text beside the plot is the file of the same run, to the letter."""
-    shown = (ROOT / "docs/results/rolling_replacement.txt").read_text("utf-8").strip()
+    shown = (ROOT / "benchmarks/results/rolling_replacement.txt").read_text("utf-8").strip()
     assert f"```text\n{shown}\n```" in README
 
 

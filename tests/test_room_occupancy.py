@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-from room_occupancy import LiftedLearner, run
+from benchmarks.room_occupancy import LiftedLearner, run
 
 FOREST = 0.9877  # river's adaptive random forest, the best of three seeds (`make bench-room`)
 

@@ -15,14 +15,12 @@ import numpy as np
 import pytest
 from conftest import DATA
 
+from benchmarks.tflite.files import EXTRAS, available, bundled, fits, real, scored
 from edge_opid import tflite
 from edge_opid.model import CompactModel, ModelError
 from edge_opid.tflite import FILE_BYTES_MAX, load_tflite, sealed
 from gateway.estage import LinearModel
 from gateway.tflite import folded_to_tflite, to_tflite
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-from tflite_files import EXTRAS, available, bundled, fits, real, scored
 
 BUNDLED = ("breast_cancer", "digits")
 REAL = ("dna", "splice", "room_occupancy")

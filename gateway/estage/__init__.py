@@ -17,7 +17,6 @@ C-stage's Gram matrix) let the batch's labels teach the survivors' weights, too:
 (7, 3)
 """
 
-from .baselines import imputed_ridge, raw_logistic, survivors_ridge
 from .batch import Batch, BatchError, Survivors
 from .compact import Compacted, compacted
 from .folding import Folded, Rounded, fold, rounded
@@ -27,9 +26,7 @@ from .mixture import Mixture
 from .models import LinearModel, Model, z_alone
 from .opid import Opid, fit_opid
 from .opide import Opide, fit_opide
-from .residual import fit_residual
 from .selection import ALL, LINEAR, BestModel, Row, fit_best, hits_on
-from .strength import chosen_rho
 from .update import Update, fit_update
 
 __all__ = [
@@ -54,19 +51,14 @@ __all__ = [
     "Row",
     "Survivors",
     "Update",
-    "chosen_rho",
     "compacted",
     "fit_best",
     "fit_kernel_opid",
     "fit_opid",
     "fit_opide",
-    "fit_residual",
     "fit_update",
     "fold",
     "hits_on",
-    "imputed_ridge",
-    "raw_logistic",
     "rounded",
-    "survivors_ridge",
     "z_alone",
 ]

@@ -7,7 +7,7 @@ One large weight then makes every small one coarse. Two things that change no sc
 2. Between the two layers Z may have any unit: multiply a column of W^(s) by f, divide that row of
    V_z by f. So the columns of W^(s) become equally large, and V_z as large as V_a.
 
-`python benchmarks/tflite_files.py` shows what is left: the share of labels that differ.
+`python -m benchmarks.tflite.files` shows what is left: the share of labels that differ.
 """
 
 from __future__ import annotations

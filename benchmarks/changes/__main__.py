@@ -1,0 +1,122 @@
+"""Many changes, one after another: the node beside its peers on streams whose sensors slide.
+
+    python -m benchmarks.changes --quick          # a look, under two minutes, into out/changes
+    python -m benchmarks.changes                  # ten seeds of everything, into benchmarks/results
+    python -m benchmarks.changes --group peers    # only the peers, which take most of the time
+    python -m benchmarks.changes --report         # only the page and the plot, from what is there
+
+Interrupted runs go on where they stopped: each stream has a file, and what it holds is not measured
+again, unless `--redo METHOD`. Data comes from `--data FOLDER` (by default the shared one) and from
+scikit-learn. Peers that are not installed are named and left out.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from benchmarks.changes.cells import Results, place, read, run, write
+from benchmarks.changes.peers import METHODS, OURS, PEERS, applies, installed
+from benchmarks.changes.report import report
+from benchmarks.changes.streams import STREAMS, arranged, streams_data
+from benchmarks.common.cells import SEED
+from benchmarks.common.data import DATA, Floats, Ints
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS, QUICK_SEEDS = 10, 2
+QUICK_SECONDS = 80.0
+GROUPS = {"all": METHODS, "ours": OURS, "peers": PEERS}
+
+Data = dict[str, tuple[Floats, Ints]]
+Task = tuple[int, str, str]
+"""Seed, method, stream."""
+
+
+def tasks(data: Data, options: argparse.Namespace) -> Iterator[Task]:
+    """Seed by seed, so that an interrupted run has as many seeds of everything."""
+    methods = installed(list(options.methods or GROUPS[options.group]))
+    for seed in range(SEED, SEED + options.seeds):
+        for method in methods:
+            for name, (_, y) in data.items():
+                if applies(method, name, int(y.max()) + 1):
+                    yield seed, method, name
+
+
+def measure(data: Data, options: argparse.Namespace) -> None:
+    """Do what the files lack, saving after every run; a quick one ends when its time is up."""
+    end = time.monotonic() + (QUICK_SECONDS if options.quick else float("inf"))
+    files = {name: opened(name, options) for name in data}
+    todo = [task for task in tasks(data, options) if not files[task[2]].has(task[1], task[0])]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn()) as progress:
+        bar = progress.add_task("runs", total=len(todo))
+        for seed, method, name in todo:
+            if time.monotonic() > end:
+                progress.console.print(f"time is up before {method} on {name}")
+                break
+            progress.update(bar, description=f"{seed} {method}, {name}")
+            one(files[name], data[name], method, seed, options)
+            progress.advance(bar)
+
+
+def opened(name: str, options: argparse.Namespace) -> Results:
+    """A stream's file, without what is to be measured again."""
+    results = read(name, options.folder)
+    for method in options.redo:
+        results.runs.pop(method, None)
+    return results
+
+
+def one(
+    results: Results,
+    data: tuple[Floats, Ints],
+    method: str,
+    seed: int,
+    options: argparse.Namespace,
+) -> None:
+    """One method through one stream, and its file."""
+    stream = arranged(results.stream, data, seed, short=options.quick)
+    results.add(method, seed, run(METHODS[method](stream, seed), stream))
+    results.length, results.where = stream.setting.length, place()
+    write(results, options.folder)
+
+
+def parsed() -> argparse.Namespace:
+    """The command line, with what follows from it."""
+    parser = argparse.ArgumentParser(description="many changes of sensors, one after another")
+    parser.add_argument(
+        "--quick", action="store_true", help="three short stages, two seeds, under two minutes"
+    )
+    parser.add_argument("--report", action="store_true", help="measure nothing, write the page")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--streams", nargs="+", default=list(STREAMS), choices=list(STREAMS))
+    parser.add_argument("--group", default="all", choices=list(GROUPS))
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS))
+    parser.add_argument("--redo", nargs="+", default=[], choices=list(METHODS))
+    options = parser.parse_args()
+    options.out = options.out or ROOT / ("out/changes" if options.quick else "benchmarks/results")
+    options.folder = options.out / "changes"
+    options.seeds = options.seeds or (QUICK_SEEDS if options.quick else SEEDS)
+    return options
+
+
+def main() -> None:
+    """Measure, then write the page."""
+    options = parsed()
+    if not options.report:
+        measure(streams_data(options.streams, options.data), options)
+    print(report(options.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""OpenMOA's learners for feature spaces that evolve: FESL, FTRL and FOBOS. They need Java.
+
+Their readings carry the numbers of the features they have, as OpenMOA's own streams with an open
+feature space do. Values are standardised like those of river's logistic regression, and have a
+constant beside them, which these learners lack. FESL knows two classes only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.changes.streams import Row, Stage, Stream
+
+MODELS = {
+    "OpenMOA FESL": "FESLClassifier",
+    "OpenMOA FTRL": "FTRLClassifier",
+    "OpenMOA FOBOS": "FOBOSClassifier",
+}
+TWO_CLASSES = ("OpenMOA FESL",)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One reading as OpenMOA's learners take it."""
+
+    feature_indices: Any
+    x: Any
+    y_index: int
+
+
+class MoaPeer:
+    """One of OpenMOA's learners, its scaler, and what it does at a change."""
+
+    def __init__(self, stream: Stream, model: str, seed: int, *, anew: bool) -> None:
+        self.stream, self.name, self.seed, self.anew = stream, model, seed, anew
+        self.known: set[str] = set()
+        self.scaler = importlib.import_module("river.preprocessing").StandardScaler()
+        self._start()
+
+    def _start(self) -> None:
+        schemas = importlib.import_module("openmoa.stream").Schema
+        width, labels = self.stream.X.shape[1] + 1, [str(k) for k in range(self.stream.classes)]
+        schema = schemas.from_custom(
+            [f"s{k}" for k in range(width)],
+            values_for_class_label=labels,
+            target_attribute_name="label",
+        )
+        kind = getattr(importlib.import_module("openmoa.classifier"), MODELS[self.name])
+        self.model = kind(schema, random_seed=self.seed)
+
+    def change(self, stage: Stage) -> None:
+        """Sensors come and go; the scaler has heard the new ones before."""
+        fresh = [name for name in stage.sensors if name not in self.known]
+        self.known |= set(fresh)
+        for row in self.stream.before(stage):
+            self.scaler.learn_one({name: row[name] for name in fresh})
+        if self.anew and stage.rows.start:
+            self._start()
+
+    def guess_then_learn(self, row: Row, label: int) -> int:
+        """The class it would say, before the truth is told."""
+        self.scaler.learn_one(row)
+        x = self.scaler.transform_one(row)
+        places = np.array([*(int(name[1:]) for name in x), self.stream.X.shape[1]])
+        instance = Instance(places, np.array([*x.values(), 1.0]), label)
+        guess = int(self.model.predict(instance))
+        self.model.train(instance)
+        return guess

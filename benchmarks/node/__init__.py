@@ -1,0 +1,1 @@
+"""A node beside a bare paho subscriber: `python -m benchmarks.node`."""

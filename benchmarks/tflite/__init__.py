@@ -1,0 +1,1 @@
+"""`.tflite` files in both runtimes: `python -m benchmarks.tflite.files`."""

@@ -1,0 +1,1 @@
+"""The time of one update beside its peers: `python -m benchmarks.update`."""
