@@ -46,8 +46,8 @@ kill: setup  ## 200 kills of a node process during 80,000 readings
 	KILLS=200 READINGS=80000 $(BIN)/python -m pytest --timeout 3600 tests/test_node_kill.py
 
 fuzz: setup  ## a million mutated messages to codec and node, a million MQTT packets both ways
-	$(BIN)/python -m benchmarks.fuzz --inputs 1000000
-	$(BIN)/python -m benchmarks.fuzz_packets --inputs 1000000
+	$(BIN)/python -m benchmarks.fuzz.messages --inputs 1000000
+	$(BIN)/python -m benchmarks.fuzz.packets --inputs 1000000
 
 soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a broker that forgets
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.soak --seeds 0:10000

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from benchmarks.fuzz import fleet
+from benchmarks.fuzz.link import Finding, LyingBroker
+from benchmarks.fuzz.messages import corpus
 from edge_opid.link import LinkError
 from edge_opid.link.connection import Connection
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.packets import Framer, PacketError
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-import fuzz_fleet
-import fuzz_link
-from fuzz import corpus
-from fuzz_link import Finding, LyingBroker
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -33,7 +28,7 @@ def test_no_packet_of_a_broker_ends_the_link_or_leaves_it_stuck(seed):
 def test_no_packet_of_a_stranger_ends_a_node_or_a_gateway():
     """Through a real mosquitto, to real processes: both still do their work, and stop with 0."""
     words = Counter()
-    assert fuzz_fleet.run(250, "test", words) == ""
+    assert fleet.run(250, "test", words) == ""
     assert words["to mosquitto: taken and confirmed"] > 40
     assert sum(words.values()) == 250
 
@@ -72,7 +67,7 @@ def test_a_dead_thread_would_be_found(monkeypatch):
 
 def test_a_stuck_session_would_be_found(monkeypatch):
     """A refused message is not acknowledged, and everything after it waits for ever."""
-    monkeypatch.setattr(fuzz_link, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(link, "PATIENCE_S", 2.0)
     plain = Exchange.unusable
 
     def unusable(self, refusal):

@@ -1,6 +1,6 @@
 """Whatever arrives, in whatever order, while the disk refuses and the network fails.
 
-The deliveries come from `benchmarks/fuzz.py`, whose long run is a verb of the Makefile; here are
+The deliveries come from `benchmarks.fuzz.messages`, whose long run is a verb of the Makefile; here are
 messages that Hypothesis makes, a short run over bytes, and what both have found so far.
 """
 
@@ -21,7 +21,7 @@ from rig import KEY, TOPICS, Rig, config, desired, folded
 from test_wire_fuzz import valid_messages
 
 from benchmarks import fuzz
-from benchmarks.fuzz import Driven, Finding, Generation
+from benchmarks.fuzz.messages import Driven, Finding, Generation
 from edge_opid.node.actions import Append, Release
 from edge_opid.node.config import ForeignConfig, SensorConfig
 from edge_opid.node.edge_node import EdgeNode

@@ -13,8 +13,14 @@ import time
 from collections import Counter
 from random import Random
 
-from fuzz_mutants import Mutator, brokers_packets, framed, missing, size_of_first, taken_apart
-
+from benchmarks.fuzz.mutants import (
+    Mutator,
+    brokers_packets,
+    framed,
+    missing,
+    size_of_first,
+    taken_apart,
+)
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.packets import publish_packet

@@ -18,14 +18,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz import corpus
-from fuzz_link import Finding
-from fuzz_mutants import Mutator, clients_packets, missing
-
+from benchmarks.fuzz.link import Finding
+from benchmarks.fuzz.messages import corpus
+from benchmarks.fuzz.mutants import Mutator, clients_packets, missing
 from edge_opid.source import connect
 from edge_opid.wire import Channel, Introduction, NodeTopics, SensorDescription, Status, encode
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 # The same broker, processes and client of bare bytes as the tests'.
 broker: Any = __import__("mosquitto")
 raw: Any = __import__("raw_mqtt")

@@ -62,7 +62,7 @@ from edge_opid.wire import (
     seal,
 )
 
-GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
+GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 GENERATION = 20_000
 KEY = SigningKey(bytes(range(32)))
 CLASSES = ("fresh", "stale", "bad")
@@ -544,7 +544,7 @@ def main() -> int:
             target, where, payload = generation.last
             traceback.print_exc()
             print(f"\n{target} {where}: {payload.hex() or 'no bytes'}")
-            print(f"again: python -m benchmarks.fuzz --seed {asked.seed} --first {number}")
+            print(f"again: python -m benchmarks.fuzz.messages --seed {asked.seed} --first {number}")
             return 1
         tried, number = tried + count, number + 1
         warm_mb = warm_mb or peak_mb()

@@ -1,6 +1,6 @@
 """Whole MQTT packets, mutated by the million, both ways: nothing may end, no session may be stuck.
 
-    python benchmarks/fuzz_packets.py [--inputs 1000000] [--fleet 10000] [--seed 0] ...
+    python -m benchmarks.fuzz.packets [--inputs 1000000] [--fleet 10000] [--seed 0] ...
 
 From the broker: a broker that lies sends mutants to the real link (`fuzz_link`), 5,000 to each.
 To the broker: a client of bare bytes sends `--fleet` of the inputs to a real mosquitto, on which a
@@ -26,9 +26,9 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
 
-import fuzz_fleet
-from fuzz import corpus, table
-from fuzz_link import LyingBroker
+from benchmarks.fuzz import fleet
+from benchmarks.fuzz.link import LyingBroker
+from benchmarks.fuzz.messages import corpus, table
 
 GENERATION = 5_000
 
@@ -43,7 +43,7 @@ def generation(seed: str, number: int, count: int) -> tuple[Counter[str], str]:
     except Exception:  # noqa: BLE001 - the very thing this is looking for
         sent = b"".join(broker.last)
         after = f"after: {sent[:2_000].hex()}{' ...' if len(sent) > 2_000 else ''}"
-        again = f"again: python benchmarks/fuzz_packets.py --seed {seed} --first {number}"
+        again = f"again: python -m benchmarks.fuzz.packets --seed {seed} --first {number}"
         return words, f"{traceback.format_exc()}\n{after}\n{again}"
     return words, ""
 
@@ -75,7 +75,7 @@ def main() -> int:
     lies = asked.inputs - asked.fleet
     finding = to_the_link(lies, asked.seed, asked.first, asked.jobs, words)
     if asked.fleet and not finding:
-        finding = fuzz_fleet.run(asked.fleet, asked.seed, words)
+        finding = fleet.run(asked.fleet, asked.seed, words)
     if finding:
         print(finding)
         return 1

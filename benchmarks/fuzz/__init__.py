@@ -1,0 +1,1 @@
+"""What nobody should send, by the million: `python -m benchmarks.fuzz.messages` and `.packets`."""
