@@ -67,7 +67,7 @@ def test_a_dead_thread_would_be_found(monkeypatch):
 
 def test_a_stuck_session_would_be_found(monkeypatch):
     """A refused message is not acknowledged, and everything after it waits for ever."""
-    monkeypatch.setattr(link, "PATIENCE_S", 2.0)
+    monkeypatch.setattr("benchmarks.fuzz.link.PATIENCE_S", 2.0)
     plain = Exchange.unusable
 
     def unusable(self, refusal):

@@ -1,7 +1,7 @@
 """Whatever arrives, in whatever order, while the disk refuses and the network fails.
 
-The deliveries come from `benchmarks.fuzz.messages`, whose long run is a verb of the Makefile; here are
-messages that Hypothesis makes, a short run over bytes, and what both have found so far.
+The deliveries come from `benchmarks.fuzz.messages`, whose long run is a verb of the Makefile; here
+are messages that Hypothesis makes, a short run over bytes, and what both have found so far.
 """
 
 from __future__ import annotations
