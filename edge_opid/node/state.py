@@ -6,7 +6,7 @@ what happened, for `EdgeNode` to tell the world; on replay nobody listens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -85,12 +85,10 @@ class NodeState:
         journal: replay fails at the same place and leaves the same bits, where an error thrown
         from here would leave a state that its journal does not explain.
         """
-        with watch() as rescued:
-            try:
-                effects = self._handlers[type(change)](change)
-            except OpidError as error:
-                effects = [Noted("input-failed", str(error))]
-        return [*effects, *(Noted("numbers-rescued", each) for each in rescued)]
+        try:
+            return self._handlers[type(change)](change)
+        except OpidError as error:
+            return [Noted("input-failed", str(error))]
 
     # -- readings ------------------------------------------------------------------------------
 
@@ -105,8 +103,10 @@ class NodeState:
         silent = self.senses.silent
         returned = [sensor for sensor in known if sensor in silent] if silent else []
         if returned:
-            self.senses.welcome(returned)
+            with watch() as rescued:
+                self.senses.welcome(returned)
             self.board.forget("bridge")
+            effects += noted_rescues(rescued)
             effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
         if not known:
             return effects
@@ -240,11 +240,12 @@ class NodeState:
         gone = [sensor for sensor in change.sensors if sensor in self.senses.alive]
         if not gone or len(gone) == len(self.senses.alive):
             return []
-        self.senses.silence(gone, self.board.carry())
+        with watch() as rescued:
+            self.senses.silence(gone, self.board.carry())
         self.board.forget("bridge")
-        return [
-            SensorSilent(sensor, change.now_ms, self.hearing.last.get(sensor, 0)) for sensor in gone
-        ]
+        heard = self.hearing.last
+        silent = [SensorSilent(sensor, change.now_ms, heard.get(sensor, 0)) for sensor in gone]
+        return [*silent, *noted_rescues(rescued)]
 
     def standing(self) -> Standing:
         """What a document of the gateway is judged against."""
@@ -302,7 +303,9 @@ class NodeState:
             return effects
         carry = self.board.carry()
         arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
-        self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
+        with watch() as rescued:
+            self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
+        effects += noted_rescues(rescued)
         self.hearing.expect(self.senses.sensors, arrived, now_ms)
         self.layout_version, self.warming = desired.layout_version, None
         self.slots.clear(self.board)
@@ -348,6 +351,11 @@ class NodeState:
         mine.gathering = Gathering(saved["owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
+
+
+def noted_rescues(sentences: Sequence[str]) -> list[Effect]:
+    """What rounding had spoiled, and was mended."""
+    return [Noted("numbers-rescued", sentence) for sentence in sentences]
 
 
 def described(config: NodeConfig) -> tuple[SensorDescription, ...]:
