@@ -14,6 +14,7 @@ import pytest
 from edge_opid.toml_tables import ConfigError
 from firmware_sim.__main__ import main
 from firmware_sim.device_gateway import cheap_attempt
+from firmware_sim.faults import CARDS
 from firmware_sim.report import Report
 from firmware_sim.rivals import BEST, RESTARTED, RHO, RIVALS, ZERO_FILLING, Restarted, Ridge, Rivals
 from firmware_sim.scenario import Event, Scenario, load_scenario, parse_scenario, shipped
@@ -26,6 +27,7 @@ NAMES = (
     "hostile_broker",
     "hundred_nodes",
     "label_drought",
+    "misadventures",
     "one_retire",
     "rolling_replacement",
     "silent_death",
@@ -308,7 +310,9 @@ def test_a_scenario_ends_without_agreement(name):
     scenario = small(name)
     played = play(scenario, seed=3, fit=cheap_attempt)
     assert played.outcome.broken is None
-    assert played.outcome.readings == scenario.nodes * SMALL_READINGS
+    missed = sum(4 for each in played.outcome.faults if each.kind in CARDS)  # a box that was away
+    most = scenario.nodes * SMALL_READINGS
+    assert most - missed <= played.outcome.readings <= most
     assert bool(played.outcome.faults) == bool(scenario.faults)
     assert played.score.played == SMALL_READINGS
     if not scenario.faults:  # a broker that forgets everything forgets predictions, too
