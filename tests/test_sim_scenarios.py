@@ -98,7 +98,7 @@ def test_an_operator_writes_all_or_a_list():
         (HEAD.replace('"co"', '"snow"'), "line 4: scenario.sensors cannot be: world 'street' has"),
         (HEAD.replace('"co"', '"wind"'), "line 4: scenario.sensors must be different roles"),
         (HEAD + "labels = 1.5\n", "line 5: scenario.labels must be from 0 to 1, got 1.5"),
-        (HEAD + "labels = nan\n", "line 5: scenario.labels must be from 0 to 1, got nan"),
+        (HEAD + "labels = nan\n", "line 5: scenario.labels must be an ordinary number, got nan"),
         (HEAD + "nodes = 0\n", "line 5: scenario.nodes must be from 1 to 1000, got 0"),
         (HEAD + "readigns = 9\n", "line 5: scenario.readigns is not a key; did you mean readings?"),
         (HEAD + "[gateway]\nfirst_batch = 3\n", "line 6: gateway.first_batch must be from 6"),
