@@ -218,13 +218,13 @@ def fake_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
                 while not over.is_set():
                     try:
                         reply = answer(peer.recv(4096))
+                        if reply is None:
+                            break
+                        peer.sendall(reply)
                     except TimeoutError:
                         continue
                     except ConnectionError:
                         break
-                    if reply is None:
-                        break
-                    peer.sendall(reply)
 
     thread = threading.Thread(target=serve)
     thread.start()
