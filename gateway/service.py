@@ -246,6 +246,9 @@ class Gateway:
     def _reading(self, key: NodeKey, reading: Reading, _: bytes, now_ms: int) -> list[Action]:
         done = self._measuring.heard(self.fleet, key, reading.values, now_ms)
         self.counts["measured"] += len(done)
+        for sentence in self._measuring.take_said():
+            self.counts["values-set-aside"] += 1
+            self.complaints.append(sentence)
         return []
 
     # -- time ----------------------------------------------------------------------------------

@@ -40,6 +40,11 @@ class FakeNode:  # its methods take what `EdgeNode`'s take
         self.pending = 0
         self.due: list[object] = []
         self.link_trouble = ""
+        self.news: list[tuple[str, str]] = []
+
+    def take_news(self):
+        news, self.news = self.news, []
+        return news
 
     def restore(self, snapshot, records):
         count = int(snapshot.split()[2].rstrip(b":")) if snapshot else 0
@@ -419,6 +424,20 @@ def test_the_end_of_a_connection_is_told_before_the_next_ones_messages():
     assert world.node.order[:4] == ["connected", "handle", "handle", "disconnected"]
     assert world.node.order[4:6] == ["connected", "handle"]
     assert world.link.counters.acks_stale == 0
+
+
+def test_what_the_node_says_of_itself_is_in_no_log(caplog):
+    """A doubted model, or codes in a warm-up: whoever reads only the log should know."""
+    logging.getLogger("edge_opid").propagate = True
+    world = World()
+    world.service.start()
+    world.node.news = [("model-doubted", "model 7 is doubted: right in 3 of 64")]
+    world.send(b"1")
+    with caplog.at_level("WARNING", "edge_opid"):
+        world.rounds(3)
+    (line,) = [record for record in caplog.records if record.getMessage() == "model-doubted"]
+    assert line.fields == {"why": "model 7 is doubted: right in 3 of 64", "count": 1}
+    assert world.service.counts["model-doubted"] == 1
 
 
 def test_a_publication_that_is_refused_is_counted_and_logged(caplog):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import LayoutError
 from .layout import Layout
+from .nonsense import described, sensible
 from .sensor import Pair, Sensor
 
 NORMAL_SPREAD = 3.2897
@@ -29,6 +30,8 @@ class WarmUp:
 
     `knots`: 1 for a linear column; m ≥ 2 for hats at the two ends of the gate and at m − 2
     quantiles of the warm-up. A number for all sensors, or a mapping by name (default 1).
+
+    Codes such as 65535, up to a quarter of a sensor's values, have no say: `aside` names them.
 
     >>> warmup = WarmUp(["temp", "door"], readings=50)
     >>> for i in range(50):
@@ -90,7 +93,18 @@ class WarmUp:
 
     def rows(self) -> Iterator[tuple[dict[str, float], Any]]:
         """The readings kept, with their labels, in the order they came."""
-        for values, label in zip(self._values, self._labels, strict=False):
+        return self._named(self._values)
+
+    def sensible_rows(self) -> Iterator[tuple[dict[str, float], Any]]:
+        """The same, for learning: without the values that are set aside (`aside`)."""
+        values = self._values.copy()
+        for place, name in enumerate(self.names):
+            heard = np.flatnonzero(np.isfinite(values[:, place]))
+            values[heard[~sensible(self._seen(name))], place] = np.nan
+        return self._named(values)
+
+    def _named(self, rows: NDArray[np.float32]) -> Iterator[tuple[dict[str, float], Any]]:
+        for values, label in zip(rows, self._labels, strict=False):
             present = np.isfinite(values)
             yield (
                 {n: float(v) for n, v, p in zip(self.names, values, present, strict=True) if p},
@@ -106,8 +120,20 @@ class WarmUp:
         column = self._values[: len(self._labels), self.names.index(name)].astype(np.float64)
         return column[np.isfinite(column)]
 
+    @property
+    def aside(self) -> dict[str, str]:
+        """Sensors some of whose values have no say (`nonsense`), and a sentence about each."""
+        found = {}
+        for name in self.names:
+            seen = self._seen(name)
+            kept = sensible(seen)
+            if not kept.all():
+                found[name] = described(name, seen[~kept], len(seen))
+        return found
+
     def _estimate(self, name: str) -> Sensor:
         seen = self._seen(name)
+        seen = seen[sensible(seen)]
         scale = _scale(seen)
         reference = _reference(seen, scale, self._raw.gate)
         knots = self._knots[name]

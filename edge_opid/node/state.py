@@ -6,7 +6,7 @@ what happened, for `EdgeNode` to tell the world; on replay nobody listens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -84,12 +84,10 @@ class NodeState:
         journal: replay fails at the same place and leaves the same bits, where an error thrown
         from here would leave a state that its journal does not explain.
         """
-        with watch() as rescued:
-            try:
-                effects = self._handlers[type(change)](change)
-            except OpidError as error:
-                effects = [Noted("input-failed", str(error))]
-        return [*effects, *(Noted("numbers-rescued", each) for each in rescued)]
+        try:
+            return self._handlers[type(change)](change)
+        except OpidError as error:
+            return [Noted("input-failed", str(error))]
 
     # -- readings ------------------------------------------------------------------------------
 
@@ -104,8 +102,10 @@ class NodeState:
         silent = self.senses.silent
         returned = [sensor for sensor in known if sensor in silent] if silent else []
         if returned:
-            self.senses.welcome(returned)
+            with watch() as rescued:
+                self.senses.welcome(returned)
             self.board.forget("bridge")
+            effects += noted_rescues(rescued)
             effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
         if not known:
             return effects
@@ -133,7 +133,7 @@ class NodeState:
         entry = Entry.of(time_ms, numbers, instance.values, guesses, learned, self.layout_version)
         self.recent.remember(entry)
         if truth is None:
-            self._warm(instance.values, None)
+            effects += self._warm(instance.values, None)[1]
         else:
             effects += self._learn(entry, instance.values, truth, x)
         return effects
@@ -205,27 +205,29 @@ class NodeState:
         self.trial.remember(values, truth)
         self.frequency[truth] += 1
         self._frequent = None
-        started_over = self._warm(values, truth)
+        started_over, noted = self._warm(values, truth)
         if not started_over and x is not None:
             self.senses.learn(x, truth)
         fell_back = self.slots.fell_back(self.board)
         examples = self.gathering.report(
             entry, values, self.config.classes[truth], self.layout_version, self.senses.sensors
         )
-        return [Noted("learned"), *([Noted("model-fallback")] if fell_back else []), *examples]
+        noted += [Noted("model-fallback")] if fell_back else []
+        return [Noted("learned"), *noted, *examples]
 
-    def _warm(self, values: Mapping[str, float], truth: int | None) -> bool:
+    def _warm(self, values: Mapping[str, float], truth: int | None) -> tuple[bool, list[Effect]]:
         """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
         warming = self.warming
         if warming is None or not warming.add(values, truth):
-            return False
+            return False, []
         self.senses.start_over(warming.estimated())
-        for row, label in warming.rows():
+        for row, label in warming.sensible_rows():
             if label is not None:
                 self.senses.learn(self.senses.encode(row), label)
-        if warming.over:
-            self.warming = None
-        return True
+        if not warming.over:
+            return True, []
+        self.warming = None
+        return True, [Noted("values-set-aside", sentence) for sentence in warming.aside()]
 
     # -- changes of the sensors ----------------------------------------------------------------
 
@@ -237,11 +239,12 @@ class NodeState:
         gone = [sensor for sensor in change.sensors if sensor in self.senses.alive]
         if not gone or len(gone) == len(self.senses.alive):
             return []
-        self.senses.silence(gone, self.board.carry())
+        with watch() as rescued:
+            self.senses.silence(gone, self.board.carry())
         self.board.forget("bridge")
-        return [
-            SensorSilent(sensor, change.now_ms, self.hearing.last.get(sensor, 0)) for sensor in gone
-        ]
+        heard = self.hearing.last
+        silent = [SensorSilent(sensor, change.now_ms, heard.get(sensor, 0)) for sensor in gone]
+        return [*silent, *noted_rescues(rescued)]
 
     def standing(self) -> Standing:
         """What a document of the gateway is judged against."""
@@ -299,7 +302,9 @@ class NodeState:
             return effects
         carry = self.board.carry()
         arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
-        self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
+        with watch() as rescued:
+            self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
+        effects += noted_rescues(rescued)
         self.hearing.expect(self.senses.sensors, arrived, now_ms)
         self.layout_version, self.warming = desired.layout_version, None
         self.slots.clear(self.board)
@@ -345,6 +350,11 @@ class NodeState:
         mine.gathering = Gathering(saved["owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
+
+
+def noted_rescues(sentences: Sequence[str]) -> list[Effect]:
+    """What rounding had spoiled, and was mended."""
+    return [Noted("numbers-rescued", sentence) for sentence in sentences]
 
 
 def described(config: NodeConfig) -> tuple[SensorDescription, ...]:

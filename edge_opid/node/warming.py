@@ -50,6 +50,14 @@ class Warming:
         """The readings kept so far, with their labels."""
         return self._warmup.rows()
 
+    def sensible_rows(self) -> Iterator[tuple[dict[str, float], int | None]]:
+        """The same without values that have no say: a code counts as missing."""
+        return self._warmup.sensible_rows()
+
+    def aside(self) -> list[str]:
+        """A sentence for each sensor some of whose first values have no say."""
+        return list(self._warmup.aside.values())
+
     def guessed(self) -> tuple[SensorDescription, ...]:
         """Sensors as they must do until the first estimate: not used for learning."""
         return tuple(

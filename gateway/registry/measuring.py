@@ -46,6 +46,7 @@ class Measuring:
         """With the date of the announcement: a later one is about another thing of the same id."""
         self._agreed: dict[Peers, list[Sensor]] = {}
         """What peers' values suggest, once there are enough: one for each make among them."""
+        self._said: list[str] = []
 
     def listening(self, fleet: Fleet) -> set[NodeKey]:
         """The nodes whose readings are wanted. What was heard of sensors retired since is dropped.
@@ -69,10 +70,17 @@ class Measuring:
             if record is not None and record.state == SensorState.MEASURING:
                 estimate = self._add(fleet, record, value)
                 if estimate is not None:
-                    del self._first[record.key]
+                    _, warmup = self._first.pop(record.key)
+                    aside = list(warmup.aside.values())
+                    self._said += [f"{'/'.join(key)}: sensor {sentence}" for sentence in aside]
                     self._enter(fleet, record, estimate, now_ms)
                     finished.append(sensor)
         return finished
+
+    def take_said(self) -> list[str]:
+        """Sentences about values that were set aside, since the last time."""
+        said, self._said = self._said, []
+        return said
 
     def _add(self, fleet: Fleet, record: SensorRecord, value: float) -> Sensor | None:
         """Keep a value; what all of them suggest, when there are enough."""
