@@ -27,7 +27,7 @@ from gateway.registry import (
     SensorRecord,
     SummaryRecord,
 )
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import Stored, node_of
 from gateway.store import CommandRecord, Store
 from gateway.store.store import SUMMARIES_KEPT
 
@@ -45,7 +45,7 @@ class MemoryRecords(Store):
         """Nobody else can reach it."""
 
     def reclaim(self) -> bool:
-        """Its lock is never lost."""
+        """Nobody could take it away."""
         return False
 
     def close(self) -> None:
@@ -53,12 +53,9 @@ class MemoryRecords(Store):
 
     def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
         """As `Store`."""
-        every = list(records)
-        for record in every:
+        for record in records:
             if isinstance(record, ForgottenRecord):
-                self._forget(record)
-        for record in every:
-            if isinstance(record, ForgottenRecord):
+                self._forget((record.site, record.node))
                 continue
             key = tuple(getattr(record, name) for name in record.KEY)
             self._rows.setdefault(type(record), {})[key] = record
@@ -68,12 +65,10 @@ class MemoryRecords(Store):
             if not self._commands[number].outcome:
                 self._commands[number] = replace(self._commands[number], outcome=outcome)
 
-    def _forget(self, node: ForgottenRecord) -> None:
+    def _forget(self, node: NodeKey) -> None:
         for table in self._rows.values():
-            for key, record in list(table.items()):
-                whose = getattr(record, "site", None), getattr(record, "node", None)
-                if whose == (node.site, node.node):
-                    del table[key]
+            for key in [k for k, record in table.items() if node_of(record) == node]:
+                del table[key]
 
     def _drop_old_summaries(self, record: SummaryRecord) -> None:
         mine = [key for key in self._table(SummaryRecord) if key[:2] == (record.site, record.node)]
@@ -104,9 +99,9 @@ class MemoryRecords(Store):
             list(newest.values()),
             self._all(OrderRecord),
             changes,
+            next_change=max((each.id for each in self._all(ChangeRecord)), default=0) + 1,
             doubts=self._all(DoubtRecord),
             issued=self._all(IssuedRecord),
-            next_change=max((each.id for each in self._all(ChangeRecord)), default=0) + 1,
         )
 
     def summaries(self, keys: Iterable[NodeKey]) -> list[SummaryRecord]:

@@ -16,11 +16,11 @@ from .screen import Screen
 from .waiting import DONE, Patience, outcome_of
 
 WORDS = {
-    "sensors": "sensors",
-    "layouts": "layouts",
-    "orders": "orders",
-    "summaries": "summaries",
-    "examples": "labelled instances",
+    "sensors": ("sensor", "sensors"),
+    "layouts": ("layout", "layouts"),
+    "orders": ("order", "orders"),
+    "summaries": ("summary", "summaries"),
+    "examples": ("labelled instance", "labelled instances"),
 }
 
 
@@ -48,7 +48,7 @@ def forget(given: Namespace, screen: Screen) -> int:
 def what_goes(desk: Desk, fleet: Fleet, key: NodeKey) -> Iterator[str]:
     """Line by line."""
     where, counted = "/".join(key), desk.store.census(key)
-    what = ", ".join(f"{counted[table]} {words}" for table, words in WORDS.items())
+    what = ", ".join(f"{counted[t]} {words[counted[t] != 1]}" for t, words in WORDS.items())
     yield f"{where}: {what} go"
     yield f"{where}: its sensors are {listed(sorted(fleet.sensors[key]))}"
     yield f"{where}: changes it was in, and their fits, stay: they are its group's"

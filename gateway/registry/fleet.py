@@ -201,7 +201,7 @@ class Fleet:
             batch -= {number for number in batch if number[:2] == key}
         self.doubts = {name: each for name, each in self.doubts.items() if name[:2] != key}
         self._described = {name: s for name, s in self._described.items() if name[:2] != key}
-        of_node = [name for name, record in self._unsaved.items() if _node_of(record) == key]
+        of_node = [name for name, record in self._unsaved.items() if node_of(record) == key]
         for name in of_node:
             del self._unsaved[name]
         # first in the transaction: the node may introduce itself again before that
@@ -244,7 +244,7 @@ class Fleet:
         self._members.pop(change, None)
 
 
-def _node_of(record: Record) -> NodeKey | None:
+def node_of(record: Record) -> NodeKey | None:
     """Whom a record is about; None for changes and fits, which are of many."""
     if isinstance(record, ChangeRecord | FitRecord):
         return None

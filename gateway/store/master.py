@@ -1,6 +1,6 @@
 """Exactly one gateway serves a database: two would give the same node different orders.
 
-1. A lock that ends with its holder: see `locks.py`.
+1. A lock that ends with its holder: see `locks.py`. Who lost it takes it again (`Store.reclaim`).
 2. An epoch in the database, one higher with every master. Each transaction of a master checks that
    it is still the newest, so that one which lost its lock without noticing (PostgreSQL was
    restarted, somebody deleted the file) can write nothing once another has taken over.
