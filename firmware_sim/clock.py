@@ -72,8 +72,8 @@ class WallClock:
         self._offset_ms = START_MS
 
     def jump(self, by_ms: int) -> None:
-        """Set the clock, forward or back."""
-        self._offset_ms += by_ms
+        """Set the clock, forward or back; Linux has no time before 1970."""
+        self._offset_ms = max(self._offset_ms + by_ms, -self._clock.now_ms)
 
     def lose(self, now_ms: int) -> None:
         """A machine without a battery starts with this time, until somebody tells it better."""

@@ -19,7 +19,7 @@ does not depend on which others there are, so that a failing list can be made sh
 | `part` | anyone | no way to the broker for a while |
 | `slow` | anyone | packets take seconds |
 | `noack` | anyone | the broker takes what it is sent, and its PUBACKs are lost |
-| `poison` | anyone | a PUBLISH that a client may choke on, forwarded; some are retained |
+| `poison` | anyone | a PUBLISH that brokers forward and clients choke on; some are retained |
 | `restart` | broker | down for a while, with its memory |
 | `amnesia` | broker | down for a while, and it has forgotten everything |
 | `older` | broker | down for a while, and it believes that it is some seconds ago |

@@ -32,7 +32,7 @@ from firmware_sim.network_poison import Poison, odd_topic, poison
 from firmware_sim.network_routes import RoutingBroker
 
 REMEMBERED = 600  # messages that a hostile broker can say again
-OURS = "opid/"  # said again, others' messages could not be told from new ones by anybody
+FOREIGN = "esphome/"  # said again, these could not be told from new ones by anybody
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class SimBroker:
                 self.memory.subscribe(session, filter_, qos)
                 self.memory.reroute()
             case Publish(packet_id=packet_id, message=message):
-                if message.topic.startswith(OURS):
+                if not message.topic.startswith(FOREIGN):
                     self.said.append(message)
                 self.memory.publish(message)
                 if message.qos and client not in self.unconfirmed:
