@@ -196,7 +196,8 @@ def test_one_bad_row_of_many_costs_all_and_changes_nothing():
     ("change", "blamed"),
     [
         (lambda c: c.retire("radar"), "no sensor 'radar'; there are \\['co2', 'temp'\\]"),
-        (lambda c: c.deploy(Sensor("co2")), "must differ"),
+        (lambda c: c.deploy(Sensor("co2")), "cannot deploy 'co2': it is in use"),
+        (lambda c: c.deploy("co2"), "cannot deploy 'co2': it is in use"),
         (lambda c: c.replace("radar", "lidar"), "no sensor 'radar'"),
         (lambda c: c.replace("co2", "temp"), "must differ"),
         (lambda c: c.retire("co2", carry=2.0), "carry must be 0..1, got 2.0"),
