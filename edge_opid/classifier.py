@@ -314,11 +314,14 @@ class Classifier:
 
     def deploy(self, sensor: Sensor | str, *, carry: float | None = None) -> None:
         """A new sensor: with its reference and scale, or a name whose first values tell them."""
+        name = sensor if isinstance(sensor, str) else sensor.name
+        if self.layout is not None and name in self.layout.names:
+            raise LayoutError(f"cannot deploy {name!r}: it is in use; see replace, or retire it")
         if isinstance(sensor, Sensor):
             self._freeze()
             self._change([*self._sensors, sensor], carry)
-            self._joining.pop(sensor.name, None)
-        self._retired.discard(sensor if isinstance(sensor, str) else sensor.name)
+            self._joining.pop(name, None)
+        self._retired.discard(name)
 
     def replace(self, old: str, new: Sensor | str, *, carry: float | None = None) -> None:
         """`new` continues where `old` stops: on its scale, unless it comes as a `Sensor`."""

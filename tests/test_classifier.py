@@ -196,7 +196,8 @@ def test_one_bad_row_of_many_costs_all_and_changes_nothing():
     ("change", "blamed"),
     [
         (lambda c: c.retire("radar"), "no sensor 'radar'; there are \\['co2', 'temp'\\]"),
-        (lambda c: c.deploy(Sensor("co2")), "must differ"),
+        (lambda c: c.deploy(Sensor("co2")), "cannot deploy 'co2': it is in use"),
+        (lambda c: c.deploy("co2"), "cannot deploy 'co2': it is in use"),
         (lambda c: c.replace("radar", "lidar"), "no sensor 'radar'"),
         (lambda c: c.replace("co2", "temp"), "must differ"),
         (lambda c: c.retire("co2", carry=2.0), "carry must be 0..1, got 2.0"),
@@ -348,7 +349,10 @@ def test_merged_they_know_what_one_knows_that_has_seen_it_all():
 def test_a_merge_that_does_not_fit_changes_nothing():
     classifier, other = taught(stream(27, 50)), taught(stream(28, 50), rho=2.0)
     bent = taught(stream(28, 50), knots=8)
+    pascal = taught([({"co2": 1e30, "temp": x["temp"]}, y) for x, y in stream(28, 50)])
     before = bits(classifier)
+    with pytest.raises(MismatchError, match=r"too far apart to be added up: Sensor\(name='co2'"):
+        classifier.merge(pascal)
     with pytest.raises(MismatchError, match=r"rho is 1.0 here and 2.0 there"):
         classifier.merge(other)
     with pytest.raises(MismatchError, match="only straight columns"):

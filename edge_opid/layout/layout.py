@@ -18,6 +18,9 @@ from .encoder import Encoder
 from .sensor import Pair, Sensor
 
 BIAS = "bias"
+FAR = 1e4
+"""Scales within which another layout's values must lie here: squared and summed over a million
+readings, they are still solved in float64 beside a ridge of 1."""
 
 
 @dataclass(frozen=True, init=False)
@@ -215,18 +218,21 @@ class Layout:
         if strangers := sorted(set(other.spans) - set(self.spans)):
             raise MismatchError(f"{strangers[0]!r} is there and not here: {list(self.spans)}")
         theirs = {sensor.name: sensor for sensor in other.sensors}
+        moved = [(mine, theirs[mine.name]) for mine in self.sensors if mine.name in theirs]
+        moved = [(mine, there) for mine, there in moved if mine != there]
+        for mine, there in moved:
+            if mine.knots or there.knots or self.pairs or other.pairs:
+                raise MismatchError(f"only straight columns can be moved: {mine} is {there} there")
         T = np.zeros((self.width, other.width))
         for name, span in other.spans.items():
             T[self.spans[name], span] = 1.0
-        for mine in self.sensors:
-            there = theirs.get(mine.name, mine)
-            if mine == there:
-                continue
-            if mine.knots or there.knots or self.pairs or other.pairs:
-                raise MismatchError(f"only straight columns can be moved: {mine} is {there} there")
-            row = self.spans[mine.name].start
-            T[row, other.spans[mine.name].start] = there.scale / mine.scale
-            T[row, -1] = (there.reference - mine.reference) / mine.scale
+        for mine, there in moved:
+            row, scale = self.spans[mine.name].start, there.scale / mine.scale
+            offset = (there.reference - mine.reference) / mine.scale
+            if not abs(offset) + other.gate * scale < FAR:
+                raise MismatchError(f"too far apart to be added up: {mine} is {there} there")
+            T[row, other.spans[mine.name].start] = scale
+            T[row, -1] = offset
         return T
 
     # -- saving --------------------------------------------------------------------------------
