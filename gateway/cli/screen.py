@@ -68,6 +68,9 @@ class Screen:
     @contextmanager
     def bar(self, what: str) -> Iterator[Advance]:
         """A progress bar while the block runs; without a terminal there is none."""
+        if not _tty(self._err):
+            yield _unseen  # rich before 15 ends even a disabled bar with an empty line
+            return
         parts = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
         console = _console(self._err)
         progress = Progress(
@@ -75,11 +78,14 @@ class Screen:
             TimeElapsedColumn(),
             console=console,
             transient=True,
-            disable=not _tty(self._err),
         )
         with progress:
             task = progress.add_task(what, total=None)
             yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _unseen(_done: int, _total: int) -> None:
+    """Nobody watches."""
 
 
 def _tty(stream: TextIO) -> bool:
