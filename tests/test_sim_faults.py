@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 import edge_opid.node.state as node_state
+import gateway.service as gateway_service
 from edge_opid.link.packets import Framer, PacketError
 from edge_opid.service import Service
 from edge_opid.source.source import Source
@@ -98,6 +99,7 @@ def believe_everybody(monkeypatch: Patch) -> None:
     """Whoever claims a million readings has had them, and what is pushed is served."""
     monkeypatch.setattr(node_state, "tried", lambda *_: (None, []))
     monkeypatch.setattr(pooling, "shares", lambda known: dict.fromkeys(known, 1.0))
+    monkeypatch.setattr(gateway_service, "check_summarised", lambda *_: None)
 
 
 BITES = {
@@ -129,6 +131,24 @@ def test_fault_bites_where_its_precaution_is_missing(kind: str, monkeypatch: Pat
     assert broken is not None, "the fault has lost its point"
     assert broken.promise in promises
     assert SimFleet(seed, often(seed, kind)).run().broken is None
+
+
+def before_the_last_change(seed: int) -> tuple[Fault, ...]:
+    """Somebody lies for the first node, just when its group begins to gather."""
+    story = Story(seed)
+    if len(story.nodes) < 2 or not story.announcements:
+        return ()
+    at_ms = max(1_500, min(story.announcements[-1].at_ms - 200, story.until_ms - 100))
+    return (Fault(at_ms, "liar", story.nodes[0], 1_500, 1),)
+
+
+def test_liar_turns_nobody_round(monkeypatch: Patch) -> None:
+    """Believed, it does: a node serves what is right in 3 of 45, and could be in 37."""
+    runs = [(seed, faults) for seed in range(1, 12) if (faults := before_the_last_change(seed))]
+    assert [SimFleet(seed, faults).run().broken for seed, faults in runs] == [None] * len(runs)
+    believe_everybody(monkeypatch)
+    broken = [found for seed, faults in runs if (found := SimFleet(seed, faults).run().broken)]
+    assert {each.promise for each in broken} == {"turned by a liar"}, "the fault lost its point"
 
 
 @pytest.mark.parametrize(

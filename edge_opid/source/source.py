@@ -52,7 +52,7 @@ from typing import Any, TextIO
 
 from edge_opid import log
 from edge_opid.errors import OpidError
-from edge_opid.link.contract import Delivery, Link
+from edge_opid.link.contract import Delivery, Link, LinkError
 from edge_opid.source.config import SourceConfig, SourceCounters
 from edge_opid.source.number import (
     CHANCE,
@@ -267,6 +267,12 @@ class Source:
                 "the reading is not taken: the thread that sends has ended, start the script again "
                 f"(what it said last: {self.trouble or 'nothing'})"
             )
+        try:
+            self._link.check()
+        except LinkError as error:
+            raise SourceError(
+                f"the reading is not taken, start the script again: {error}"
+            ) from error
 
     def _wait(self) -> None:
         """Until an acknowledgement comes, or for a while."""

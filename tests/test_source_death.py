@@ -1,0 +1,35 @@
+"""A source whose link will never work again takes nothing more, and says so."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from edge_opid.link import LinkError, MqttOptions
+from edge_opid.link.versions import Versions
+from edge_opid.source import SourceError, connect
+
+PATIENCE_S = 10.0
+
+
+def ended(*_: object) -> str:
+    raise SystemExit
+
+
+def test_source_whose_link_thread_ended_says_so(tmp_path: Path, monkeypatch) -> None:
+    """`send` went on succeeding, nothing was sent, and nothing said so."""
+    monkeypatch.setattr(Versions, "next", ended)
+    broker = MqttOptions(client_id="box", host="127.0.0.1", port=1)
+    with connect("farm", "n1", "box", folder=tmp_path, broker=broker) as source:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            try:
+                source._link.check()
+            except LinkError:
+                break
+            time.sleep(0.01)
+        with pytest.raises(SourceError, match="is not taken, start the script again: link 'box'"):
+            source.send({"t": 21.3})
+        assert source.counters.sent == 0
