@@ -20,7 +20,7 @@ $(VENV)/.sim: pyproject.toml
 
 setup: $(VENV)/.installed  ## create .venv and install everything the tests need
 
-$(VENV)/.installed: pyproject.toml constraints/newest.txt edge_opid/kernel/_compiled.c
+$(VENV)/.installed: pyproject.toml constraints/newest.txt edge_opid/native/_compiled.c
 	PYTHON=$(PYTHON) sh .ci/install $(VENV)
 	touch $@
 
@@ -35,7 +35,7 @@ test: lint  ## linters, types, doctests, README snippets and the whole suite
 test-lowest: $(VENV)/lowest/.installed  ## the suite with the lowest versions of everything allowed
 	$(VENV)/lowest/bin/python -m pytest -n auto --dist worksteal
 
-$(VENV)/lowest/.installed: pyproject.toml constraints/lowest.txt edge_opid/kernel/_compiled.c
+$(VENV)/lowest/.installed: pyproject.toml constraints/lowest.txt edge_opid/native/_compiled.c
 	VERSIONS=lowest PYTHON=$(PYTHON) sh .ci/install $(VENV)/lowest
 	touch $@
 
@@ -50,10 +50,10 @@ fuzz: setup  ## a million mutated messages to codec and node, a million MQTT pac
 	$(BIN)/python -m benchmarks.fuzz.packets --inputs 1000000
 
 soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a broker that forgets
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.soak --seeds 0:10000
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.chaos.soak --seeds 0:10000
 
 resets: setup  ## 200 nodes on a mosquitto whose connections break, for two minutes
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.resets --nodes 200 --seconds 120 --seed 0
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.resets.run --nodes 200 --seconds 120 --seed 0
 
 bench-update: $(VENV)/.bench  ## time of one update, beside its peers and the limit
 	$(BIN)/python -m benchmarks.update
@@ -104,4 +104,4 @@ arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under 
 	sh .ci/arm
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info edge_opid/kernel/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info edge_opid/native/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

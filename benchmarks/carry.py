@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.data import DATA
+from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
 from edge_opid.node.scoreboard import Scoreboard
-from edge_opid.node.senses import Senses
 from edge_opid.wire import SensorDescription
 
 AFTER = 100  # readings after a change that the first column is about
@@ -69,20 +69,20 @@ def described(stream: Stream, sensors: list[int]) -> list[SensorDescription]:
 def run(stream: Stream, policy: Policy) -> tuple[float, float]:
     """(accuracy in the first readings after a change, accuracy over everything)."""
     learning = Learning(int(stream.y.max()) + 1, 1.0, 1.0, 1.0)
-    board, senses = Scoreboard(), None
+    board, local_models = Scoreboard(), None
     hits, early = [], []
     for sensors, readings in stream.stages():
         layout, carry = described(stream, sensors), policy(board)
-        if senses is None or carry is None:
-            senses = Senses(layout, (), 8.0, learning)
+        if local_models is None or carry is None:
+            local_models = LocalModels(layout, (), 8.0, learning)
         else:
-            senses.obey(layout, (), 8.0, carry)
+            local_models.obey(layout, (), 8.0, carry)
         for place, i in enumerate(readings):
-            x = senses.encode({f"s{s:03}": float(stream.X[i, s]) for s in sensors})
-            guesses = {name: int(found.argmax()) for name, found in senses.scores(x).items()}
+            x = local_models.encode({f"s{s:03}": float(stream.X[i, s]) for s in sensors})
+            guesses = {name: int(found.argmax()) for name, found in local_models.scores(x).items()}
             served = board.served(["own", "lately"]) if policy is Scoreboard.carry else "own"
             truth = int(stream.y[i])
-            senses.learn(x, truth)
+            local_models.learn(x, truth)
             board.record(guesses, truth)
             hits.append(guesses[served] == truth)
             if readings.start > 0 and place < AFTER:

@@ -1,8 +1,8 @@
 """How fast a fleet uses a new sensor: `rolling_replacement` on simulated time, seed by seed.
 
 In the first 100 labelled readings of each node after each change: how right the served predictions
-were, the three models beside them (`firmware_sim.rivals`), and the share of the way from the
-restarted model to the best linear one.
+were, the three models beside them (`firmware_sim.scenario.rivals`), and the share of the way from
+the restarted model to the best linear one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from statistics import mean, stdev
 
-from firmware_sim.scenario import load_scenario
-from firmware_sim.score import MODELS, AfterChange, share_of_the_way
-from firmware_sim.simulated import play
+from firmware_sim.scenario.scenario import load_scenario
+from firmware_sim.scenario.score import MODELS, AfterChange, share_of_the_way
+from firmware_sim.simulated.scenario_fleet import play
 
 
 def changes_of(seed: int, name: str) -> list[AfterChange]:

@@ -2,9 +2,10 @@
 
     python -m benchmarks.week [--hours 3] [--every 0.25] [--labels 0.1] [--change-every 2]
 
-The fleet is `firmware_sim.week`: real nodes, sources and gateway (its fits included), a sensor that
-dies and one that comes every two hours, a power cut or a kill every half hour, every check of the
-witness on. It is one process with one thread. Each line is a stretch of simulated time: how much
+The fleet is `firmware_sim.simulated.week`: real nodes, sources and gateway (fits included), a
+sensor that dies and one that comes every two hours, a power cut or a kill every half hour,
+every check of the witness on. It is one process with one thread. Each line is a stretch of
+simulated time: how much
 faster than real time it was, by the process's own CPU time and by the clock on the wall, the
 resident memory, and what is kept of readings. `--hours 168` is the whole week.
 
@@ -30,9 +31,9 @@ from pathlib import Path
 from statistics import mean, median
 
 from benchmarks.common.verdict import verdict
-from firmware_sim.week import WeekFleet, WeekPlan
-from gateway.fitter import Outcome, attempt
-from gateway.material import FitJob
+from firmware_sim.simulated.week import WeekFleet, WeekPlan
+from gateway.fitting.job import FitJob
+from gateway.fitting.worker import Outcome, attempt
 
 AIM = 50.0
 HOUR_S = 3_600
@@ -68,7 +69,7 @@ class TimedFits:
         self.count, self.cpu_s = 0, 0.0
 
     def __call__(self, job: FitJob, now_ms: int) -> Outcome:
-        """As `gateway.fitter.attempt` does."""
+        """As `gateway.fitting.worker.attempt` does."""
         began = time.process_time()
         outcome = attempt(job, now_ms)
         self.count, self.cpu_s = self.count + 1, self.cpu_s + time.process_time() - began

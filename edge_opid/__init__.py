@@ -10,10 +10,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from . import kernel
-from .errors import LayoutError, MismatchError, OpidError, ReadingError, Refusal
-from .layout import Change, Layout, Pair, Sensor, WarmUp
-from .learner import GramLearner, Learner, Scores, Summary, WoodburyLearner
+from edge_opid import native as kernel
+from edge_opid.errors import LayoutError, MismatchError, OpidError, ReadingError, Refusal
+from edge_opid.layout import Change, Layout, Pair, Sensor, WarmUp
+from edge_opid.learner import GramLearner, Learner, Scores, Summary, WoodburyLearner
 
 if TYPE_CHECKING:
     from edge_opid.classifier import Classifier

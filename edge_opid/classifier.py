@@ -470,7 +470,7 @@ class Classifier:
             "joining": {name: list(kept.rows()) for name, kept in self._joining.items()},
             "retired": sorted(self._retired),
             "absent": self._absent,
-            "board": self._board.state(),
+            "scoreboard": self._board.state(),
             "sharpness": self._sharpness.state(),
         }
 
@@ -491,7 +491,7 @@ class Classifier:
         for name, rows in saved["joining"].items():
             found._joining[name] = _filled(WarmUp([name], MEASURED, found.knots), rows)
         found._retired, found._absent = set(saved["retired"]), dict(saved["absent"])
-        found._board = Scoreboard.from_state(saved["board"])
+        found._board = Scoreboard.from_state(saved["scoreboard"])
         found._sharpness = Sharpness(*saved["sharpness"])
         return found
 

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from edge_opid.config.schema import ConfigError
 from edge_opid.errors import OpidError
-from edge_opid.toml_tables import ConfigError
-from firmware_sim.demo import run_live, run_simulated
-from firmware_sim.scenario import Scenario, load_scenario, shipped
-from firmware_sim.scenario_checks import check_scenario
+from firmware_sim.scenario.checks import check_scenario
+from firmware_sim.scenario.play import run_live, run_simulated
+from firmware_sim.scenario.scenario import Scenario, load_scenario, shipped
 
 INTERRUPTED = 130  # as the shell calls it
 
@@ -84,7 +84,7 @@ def _chosen(given: argparse.Namespace) -> Scenario:
 
 
 def _soak(given: argparse.Namespace) -> int:
-    from firmware_sim.soak import soak  # noqa: PLC0415 - the gateway is slow to load
+    from firmware_sim.chaos.soak import soak  # noqa: PLC0415 - the gateway is slow to load
 
     return soak(given.seeds, given.workers, None, None)
 

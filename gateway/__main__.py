@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 from edge_opid.errors import OpidError
 from edge_opid.wire import WireError
-from gateway.cli.arguments import parser
-from gateway.cli.desk import OperatorError
-from gateway.cli.screen import Screen
+from gateway.cli.context import OperatorError
+from gateway.cli.output import Terminal
+from gateway.cli.parser import parser
 from gateway.config import ConfigError
 from gateway.policy import PolicyError
 from gateway.registry import EventError, LifecycleError
@@ -38,7 +38,7 @@ INTERRUPTED = 130  # as the shell calls it
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit code."""
     given = parser().parse_args(arguments)
-    screen = Screen(sys.stdout, sys.stderr)
+    screen = Terminal(sys.stdout, sys.stderr)
     action: Callable[..., int] = given.action
     try:
         return action(given, screen)

@@ -1,9 +1,9 @@
 """A TOML file, and perhaps a few environment variables, become a checked `GatewayConfig`.
 
-The rules are those of a node's file (`edge_opid.config`), in the same order, and a mistake is told
-the same way: file, line, key. `[gateway]` holds every field of `Policy` beside what is listed here;
-`OPID_GATEWAY_SILENCE_S` and the like replace keys; a relative path, also that of an SQLite file, is
-relative to the file's folder.
+The rules are those of a node's file (`edge_opid.config.service`), in the same order, and a mistake
+is told the same way: file, line, key. `[gateway]` holds every field of `Policy` beside what
+is listed here; `OPID_GATEWAY_SILENCE_S` and the like replace keys; a relative path, also that of an
+SQLite file, is relative to the file's folder.
 
 Secrets do not stand in the file. The database URL may hold a password: then it belongs in a file
 of its own (`database_file`) or in `OPID_GATEWAY_DATABASE`, and no error, no `repr` ever shows it.
@@ -18,9 +18,8 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from edge_opid.common_sections import BROKER, LOG, broker_options, log_level
-from edge_opid.link.options import MqttOptions
-from edge_opid.toml_tables import (
+from edge_opid.config.broker import BROKER, LOG, broker_options, log_level
+from edge_opid.config.schema import (
     ConfigError,
     Document,
     SettingError,
@@ -29,6 +28,7 @@ from edge_opid.toml_tables import (
     kinds_of,
     read_text,
 )
+from edge_opid.link.options import MqttOptions
 from gateway.policy import Group, Policy, PolicyError, check_groups
 from gateway.secret_files import load_signing_key, read_secret
 
@@ -74,7 +74,7 @@ def parse_config(
     >>> parse_config("[gateway]\nkey = 3", {}, Path("g.toml"))
     Traceback (most recent call last):
     ...
-    edge_opid.toml_tables.ConfigError: g.toml, line 2: gateway.key must be text in quotes, got 3
+    edge_opid.config.schema.ConfigError: g.toml, line 2: gateway.key must be text in quotes, got 3
     """
     document = Document.parse(text, path)
     try:

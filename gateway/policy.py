@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from edge_opid.config.schema import DURATION_S_MAX
 from edge_opid.errors import OpidError
-from edge_opid.toml_tables import DURATION_S_MAX
 from edge_opid.wire import LIMITS, WireError, check_id
 
 DTYPES = ("float32", "float16")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .material import FitJob
-from .registry import ChangeRecord, FitRecord
-from .registry.fleet import Stored
-from .service import Gateway
-from .store import Store
+from gateway.decisions.gateway import Gateway
+from gateway.fitting.job import FitJob
+from gateway.registry import ChangeRecord, FitRecord
+from gateway.registry.fleet import Stored
+from gateway.store import FleetStore
 
 
-def recalled(store: Store) -> tuple[Stored, dict[int, FitRecord]]:
+def recalled(store: FleetStore) -> tuple[Stored, dict[int, FitRecord]]:
     """What the store remembers of the fleet, and the fits whose weights are in force."""
     stored = store.fleet()
     examples = {
@@ -22,14 +22,14 @@ def recalled(store: Store) -> tuple[Stored, dict[int, FitRecord]]:
     return replace(stored, examples=examples), {i: fit for i, fit in fits.items() if fit}
 
 
-def pushed_fit(store: Store, change: ChangeRecord) -> FitRecord | None:
+def pushed_fit(store: FleetStore, change: ChangeRecord) -> FitRecord | None:
     """The fit whose weights the members of a change have."""
     if change.pushed < 0:
         return None
     return next((fit for fit in store.fits(change.id) if fit.size == change.pushed), None)
 
 
-def fit_job(store: Store, gateway: Gateway, change_id: int, size: int) -> FitJob:
+def fit_job(store: FleetStore, gateway: Gateway, change_id: int, size: int) -> FitJob:
     """Everything a fit depends on."""
     policy, change = gateway.policy, gateway.fleet.changes[change_id]
     group = gateway.fleet.groups[change.group]

@@ -13,9 +13,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from postgres import Postgres
+from support.postgres import Postgres
 
-from edge_opid import GramLearner, WoodburyLearner, kernel
+from edge_opid import GramLearner, WoodburyLearner
+from edge_opid import native as kernel
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NUMBERS = count()

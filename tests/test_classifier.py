@@ -432,7 +432,7 @@ def test_probabilities_are_honest():
 
 def test_a_node_does_not_load_it():
     """Neither `import edge_opid` nor a node's command loads the classifier, river or sklearn."""
-    code = "import sys, edge_opid, edge_opid.__main__; print(*sys.modules)"
+    code = "import sys, edge_opid, edge_opid.cli; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
     assert "edge_opid.learner" in loaded

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mosquitto import HOST, Mosquitto
+from support.mosquitto import HOST, Mosquitto
 
 from edge_opid.link import MqttOptions
 from edge_opid.link.mqtt import MqttLink

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_opid.config import LISTS, SECTIONS, ConfigError, _kinds, load_config, parse_config
-from edge_opid.node.config import ForeignConfig, NodeConfig, NodeConfigError, SensorConfig
+from edge_opid.config.node import ForeignConfig, NodeConfig, NodeConfigError, SensorConfig
+from edge_opid.config.service import LISTS, SECTIONS, ConfigError, _kinds, load_config, parse_config
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "node.example.toml"
 GOOD = """\

@@ -16,18 +16,18 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
-from mosquitto import HOST, Mosquitto
+from support.mosquitto import HOST, Mosquitto
 
-from edge_opid.config import load_config as load_node
+from edge_opid.config.service import load_config as load_node
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import read_credentials
 from edge_opid.wire import NodeTopics
 from edge_opid.wire.topics import gateway_filters
 from gateway.config import load_config
-from gateway.setup.initialise import Plan, add_nodes, initialise
+from gateway.setup.initialise import SetupPlan, add_nodes, initialise
 
 WAIT_S = 10.0
-PLAN = Plan(
+PLAN = SetupPlan(
     site="street",
     group="air",
     classes=("fresh", "stale"),

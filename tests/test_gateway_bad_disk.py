@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from failing_files import failing_files
-from fleet_rig import CLASSES, SITE, FleetRig
-from gateway_process import GatewayProcess
-from mosquitto import Mosquitto
-from node_process import listening, wait_until
+from support.failing_files import failing_files
+from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.gateway_process import GatewayProcess
+from support.mosquitto import Mosquitto
+from support.node_process import listening, wait_until
 
-from edge_opid.notify import Notify
+from edge_opid.service.notify import Systemd
 from edge_opid.wire import (
     Channel,
     Introduction,
@@ -23,9 +23,9 @@ from edge_opid.wire import (
     encode,
 )
 from gateway.clock import GatewayClock
-from gateway.fitter import InlineFitter
-from gateway.runner import Runner
-from gateway.store import DatabaseError, Store
+from gateway.fitting.worker import InlineFitter
+from gateway.loop import GatewayLoop
+from gateway.store import DatabaseError, FleetStore
 
 DOCS = Path(__file__).parent.parent / "docs"
 NODES = ("n1", "n2")
@@ -58,7 +58,9 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_was_said(tmp_path, mon
             wait_until(lambda: known(gateway) == {"n1"}, "n1 is adopted")
             trouble.touch()
             retired = encode(SensorRetired("pm-n1", 10**13, "broken"))
-            with Store.open(gateway.database) as store:  # another process: its cache is old now
+            with FleetStore.open(
+                gateway.database
+            ) as store:  # another process: its cache is old now
                 number = store.submit(SITE, "n1", retired, 1)
             introduce(ear, "n2")
             wait_until(lambda: gateway.log().count("the database refuses") >= 2, "it says so")
@@ -66,7 +68,7 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_was_said(tmp_path, mon
             assert known(gateway) == {"n1"}
             trouble.unlink()
             wait_until(lambda: known(gateway) == {"n1", "n2"}, "n2 is adopted, too")
-            with Store.open(gateway.database) as store:
+            with FleetStore.open(gateway.database) as store:
                 wait_until(lambda: store.command(number).outcome, "the operator is obeyed")
                 assert store.command(number).outcome == "done"
             gateway.check_alive()
@@ -79,9 +81,9 @@ def test_what_waits_for_its_database_is_alive_for_systemd_and_says_what_for():
     """A watchdog that kills a gateway which waits for its server would only start it again."""
     said = []
     fleet = FleetRig(names=NODES)
-    notify = Notify({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "3000000"})
+    notify = Systemd({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "3000000"})
     notify._send = said.append
-    runner = Runner(fleet.gateway, None, fleet.store, GatewayClock(), InlineFitter(), notify)
+    runner = GatewayLoop(fleet.gateway, None, fleet.store, GatewayClock(), InlineFitter(), notify)
     refusals = [DatabaseError(f"no {n}", transient=n != 1, unsure=n == 1) for n in range(2)]
 
     def attempt() -> None:

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleet_rig import CLASSES, POLICY, SITE, FleetRig
-from rig import KEY
+from support.fleet_rig import CLASSES, POLICY, SITE, FleetRig
+from support.rig import KEY
 
 from edge_opid.wire import (
     Channel,
     NodeTopics,
     SensorDeployed,
     SensorRetired,
-    Summary,
+    SummaryMessage,
     decode,
     encode,
     open_desired,
@@ -54,14 +54,14 @@ def live(fleet, readings=40):
 
 
 def roles(fleet, name):
-    return sorted(s.role for s in fleet.nodes[name].node.state.senses.sensors.values())
+    return sorted(s.role for s in fleet.nodes[name].node.state.local_models.sensors.values())
 
 
 def weights(fleet, name):
     """The matrix a node serves from the gateway, by column of its layout; None without one."""
     node = fleet.nodes[name].node
-    model = node.state.slots.matrices().get("model")
-    columns = node.state.senses.full.columns
+    model = node.state.pushed_models.matrices().get("model")
+    columns = node.state.local_models.full.columns
     return None if model is None else dict(zip(columns, model.tolist(), strict=True))
 
 
@@ -71,22 +71,22 @@ def served_accuracy(fleet, readings=100):
     for _ in range(readings):
         name = fleet.names[0]
         node = fleet.nodes[name].node
-        held = {s.id: s.role for s in node.state.senses.sensors.values()}
+        held = {s.id: s.role for s in node.state.local_models.sensors.values()}
         values, truth = fleet.world.instance(held)
-        made, _ = node.state.predicted(values, None, 0, node.state.senses.encode(values))
+        made, _ = node.state.predicted(values, None, 0, node.state.local_models.encode(values))
         right += CLASSES[made.winner] == truth
     return right / readings
 
 
 def test_a_node_that_introduces_itself_is_adopted_and_loses_nothing():
     fleet = FleetRig()
-    before = fleet.nodes["n1"].node.state.senses.learner.readings
+    before = fleet.nodes["n1"].node.state.local_models.learner.readings
     fleet.pass_s(2)
     layout = fleet.gateway.fleet.layouts[SITE, "n1"]
     assert fleet.agreed()
     assert [s.id for s in layout.sensors] == [f"{r}-n1" for r in fleet.sensors]
     assert fleet.status("n1").layout_version == layout.version == 1
-    assert fleet.nodes["n1"].node.state.senses.learner.readings == before
+    assert fleet.nodes["n1"].node.state.local_models.learner.readings == before
     assert fleet.gateway.counts["refused-not-introduced"] == 0
 
 
@@ -95,14 +95,18 @@ def test_adoption_does_not_make_a_node_forget_what_it_learned():
     for _ in range(50):
         fleet.awake.add("n1")
         fleet.read("n1")
-    senses = fleet.nodes["n1"].node.state.senses
-    layout, evidence, bits = senses.layout, senses.learner.evidence, senses.learner.state()
+    local_models = fleet.nodes["n1"].node.state.local_models
+    layout, evidence, bits = (
+        local_models.layout,
+        local_models.learner.evidence,
+        local_models.learner.state(),
+    )
     fleet.wake("n1")
     fleet.pass_s(1)
     assert fleet.status("n1").layout_version == 1
-    assert evidence == senses.learner.evidence == 50
-    assert senses.layout == layout
-    assert str(senses.learner.state()) == str(bits)
+    assert evidence == local_models.learner.evidence == 50
+    assert local_models.layout == layout
+    assert str(local_models.learner.state()) == str(bits)
 
 
 def test_a_dead_and_a_new_sensor_announced_together_are_one_change(fleet):
@@ -236,13 +240,13 @@ def test_a_sensor_at_its_end_of_life_is_retired_without_a_word(fleet):
 
 
 def test_a_replacement_takes_over_the_column_with_its_own_scale(fleet):
-    readings = fleet.nodes["n1"].node.state.senses.learner.readings
+    readings = fleet.nodes["n1"].node.state.local_models.learner.readings
     deploy(fleet, "n1", "pm", "pm-new", reference=3.0, scale=2.0, replaces="pm-n1")
     fleet.pass_s(3)
-    senses = fleet.nodes["n1"].node.state.senses
-    assert senses.sensors["pm-new"].scale == 2.0
-    assert "pm-n1" not in senses.sensors
-    assert senses.learner.readings == readings  # the history goes on
+    local_models = fleet.nodes["n1"].node.state.local_models
+    assert local_models.sensors["pm-new"].scale == 2.0
+    assert "pm-n1" not in local_models.sensors
+    assert local_models.learner.readings == readings  # the history goes on
     (change,) = fleet.gateway.fleet.changes.values()
     assert (change.retired, change.arrived) == ((), ())
 
@@ -279,7 +283,7 @@ def test_what_the_others_know_serves_a_node_that_gets_their_sensor():
 
 def test_a_summary_that_cannot_be_right_is_named_and_the_rest_go_on(fleet):
     (good, *_) = fleet.store.summaries([(SITE, "n2")])
-    found = decode(good.payload, Summary)
+    found = decode(good.payload, SummaryMessage)
     negative = replace(found, gram=to_bytes(-found.gram_array()))
     fleet.publish(str(NodeTopics(SITE, "n2").to(Channel.SUMMARY)), encode(negative))
     fleet.deliver()

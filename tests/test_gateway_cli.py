@@ -17,18 +17,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fleet_rig import CLASSES, SITE, FleetRig
-from mosquitto import Mosquitto, free_port
-from node_process import NodeProcess, wait_until
+from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.mosquitto import Mosquitto, free_port
+from support.node_process import NodeProcess, wait_until
 
 from edge_opid.wire import SensorDeployed, SensorRetired, SensorSilent, Status, decode, encode
 from gateway.__main__ import main
-from gateway.cli.desk import open_desk
-from gateway.cli.waiting import Wave, wave_after
+from gateway.cli.context import open_desk
+from gateway.cli.wait import AwaitedWave, wave_after
 from gateway.registry import diagram
-from gateway.registry.lives import happen
+from gateway.registry.events import happen
 from gateway.registry.measuring import knots_like_its_neighbours
-from gateway.store import Store
+from gateway.store import FleetStore
 
 DOCS = Path(__file__).parent.parent / "docs" / "gateway.md"
 WAIT_S = 60.0
@@ -62,9 +62,9 @@ def lived_fleet() -> FleetRig:
     return rig
 
 
-def save_to_file(source: Store, path: Path) -> None:
+def save_to_file(source: FleetStore, path: Path) -> None:
     stored, changes = source.fleet(), source.changes(100)
-    with Store.open(f"sqlite:///{path}") as target:
+    with FleetStore.open(f"sqlite:///{path}") as target:
         target.save([*stored.nodes, *stored.sensors, *stored.orders, *changes, *stored.layouts])
         for change in changes:
             parts = source.members(change.id), source.fits(change.id), source.examples(change.id)
@@ -333,7 +333,7 @@ def test_without_a_gateway_a_command_waits_and_nothing_else_changes(opid, folder
     assert "no gateway serves sqlite:///" in err
     assert "command 1 waits for it" in err
     assert records(folder) == before
-    with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+    with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
         [command] = store.commands()
     event = decode(command.payload, SensorRetired)
     assert (command.site, command.node, event.sensor) == (SITE, "n1", "pm-n1")
@@ -370,7 +370,7 @@ def gateway_that_says(folder: Path, outcome: str):
     over, ready = threading.Event(), threading.Event()
 
     def serve():
-        with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+        with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
             store.claim()
             ready.set()
             while not over.wait(0.02):
@@ -410,10 +410,10 @@ def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(fo
     n1, n2 = (SITE, "n1"), (SITE, "n2")
     measured = wave_after(fleet, n2, "hum-2")
     assert measured.open == {n2: "measures hum-2, which takes its first readings"}
-    assert wave_after(fleet, n1, "so-n1") == Wave(2)
+    assert wave_after(fleet, n1, "so-n1") == AwaitedWave(2)
     happen(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
     assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get another layout"}
-    assert wave_after(fleet, n2, "so-n2") == Wave(2)
+    assert wave_after(fleet, n2, "so-n2") == AwaitedWave(2)
 
 
 def test_following_a_change_ends_when_its_nodes_have_reported(opid, folder):
@@ -652,23 +652,23 @@ def test_a_second_master_is_refused_and_the_first_goes_on(folder, tmp_path):
             assert f"is being served by process {first.pid} on" in second.stderr
             assert len(second.stderr.splitlines()) == 1
             assert first.poll() is None
-            with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+            with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
                 assert store.has_master()
             first.send_signal(signal.SIGTERM)
             assert first.wait(WAIT_S) == 0
-    with Store.open(f"sqlite:///{folder}/gateway.sqlite") as store:
+    with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
         assert not store.has_master()
         assert len(store.fleet().nodes) == 3
 
 
 def test_looking_for_a_master_takes_nothing_from_him(database_url):
-    with Store.open(database_url) as looking, Store.open(database_url) as master:
+    with FleetStore.open(database_url) as looking, FleetStore.open(database_url) as master:
         assert not looking.has_master()
         master.claim()
         assert looking.has_master()
         assert master.still_master()
         master.save([])
-    with Store.open(database_url) as looking:
+    with FleetStore.open(database_url) as looking:
         assert not looking.has_master()
         looking.claim()
 

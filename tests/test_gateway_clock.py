@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fleet_rig import CLASSES, SITE, FleetRig
-from rig import KEY
+from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.rig import KEY
 
 from edge_opid.link.contract import Connected
-from edge_opid.notify import Notify
+from edge_opid.service.notify import Systemd
 from edge_opid.wire import SensorDeployed, Status
 from gateway.__main__ import main
 from gateway.clock import GatewayClock
-from gateway.fitter import InlineFitter
+from gateway.decisions.gateway import Gateway
+from gateway.fitting.worker import InlineFitter
+from gateway.loop import GatewayLoop
 from gateway.policy import Policy
 from gateway.recall import recalled
 from gateway.registry import ChangeState, SensorState
-from gateway.runner import Runner
-from gateway.service import Gateway
-from gateway.store import Store
+from gateway.store import FleetStore
 
 QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)
 DAY_MS = 86_400_000
@@ -51,8 +51,8 @@ class Life:
         stored, pushed = recalled(fleet.store)
         self.gateway = Gateway(QUICK, [fleet.group], KEY, stored, pushed)
         clock = GatewayClock(lambda: self.wall_ms / 1000, lambda: self.passed_ms / 1000)
-        fitter, notify = InlineFitter(), Notify({})
-        self.runner = Runner(self.gateway, Dark(), fleet.store, clock, fitter, notify)
+        fitter, notify = InlineFitter(), Systemd({})
+        self.runner = GatewayLoop(self.gateway, Dark(), fleet.store, clock, fitter, notify)
         self.runner.start()
 
     def pass_s(self, seconds):
@@ -101,7 +101,7 @@ def said(fleet, folder, capsys) -> str:
         f'site = "{SITE}"\nclasses = {list(CLASSES)}\nnodes = {list(NAMES)}\n'
     )
     stored = fleet.store.fleet()
-    with Store.open(f"sqlite:///{folder}/copy") as copy:
+    with FleetStore.open(f"sqlite:///{folder}/copy") as copy:
         copy.save([*stored.nodes, *stored.layouts, *stored.doubts])
     assert main(["node", "list", str(folder / "gateway.toml")]) == 0
     return capsys.readouterr().err
@@ -175,8 +175,8 @@ def test_a_clock_set_back_does_not_keep_the_watchdog_or_an_order_waiting():
     fleet = fleet_at(TRUE_MS)
     life = Life(fleet, fleet.now_ms)
     fed = []
-    life.runner._notify = Notify({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "3000000"})
-    life.runner._notify._send = fed.append
+    life.runner._systemd = Systemd({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "3000000"})
+    life.runner._systemd._send = fed.append
     sent = []
     life.runner._link.publish = lambda topic, *_, **__: sent.append(topic) or True
     node = life.gateway.fleet.nodes[SITE, "n1"]

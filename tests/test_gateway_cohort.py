@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import fleet_rig
 import numpy as np
 import pytest
-from fleet_rig import CLASSES, SITE, FleetRig, World
+from support import fleet_rig
+from support.fleet_rig import CLASSES, SITE, FleetRig, World
 
 from edge_opid.learner import GramLearner
 from edge_opid.wire import Channel, NodeTopics, Reading, SensorDeployed, SensorRetired, encode
-from gateway import fitting
-from gateway.continuing import CONTINUED, MOMENTS_MIN, continued, too_brief
-from gateway.fitted_models import fitted_model
-from gateway.material import FitJob
+from gateway.fitting import fit as fitting
+from gateway.fitting.fit import CONTINUED, MOMENTS_MIN, continued, too_brief
+from gateway.fitting.job import FitJob
+from gateway.fitting.models import fitted_model
+from gateway.fitting.pooling import Member, pool
 from gateway.policy import Policy
-from gateway.pooling import Member, pool
 from gateway.registry import ChangeRecord, ExampleRecord, SensorState
 from gateway.registry.measuring import OWN_MIN
 

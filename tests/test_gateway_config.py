@@ -11,11 +11,11 @@ from nacl.signing import SigningKey
 
 from gateway.config import SHAPE, ConfigError, load_config, load_signing_key, parse_config
 from gateway.policy import Group, Policy
-from gateway.setup.plan import Plan
+from gateway.setup.plan import SetupPlan
 from gateway.setup.starting_files import gateway_toml
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "gateway.example.toml"
-EXAMPLE_PLAN = Plan(
+EXAMPLE_PLAN = SetupPlan(
     site="greenhouse",
     group="climate",
     classes=("fine", "too-dry", "too-warm"),

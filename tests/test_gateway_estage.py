@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import one_hot
+from support.oracle import one_hot
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
@@ -28,11 +28,11 @@ from gateway.estage import (
     rounded,
     z_alone,
 )
-from gateway.estage.compact import landmarks_that_fit, shrunk
+from gateway.estage.fold_sums import training_sums
+from gateway.estage.kernel.compact import landmarks_that_fit, shrunk
 from gateway.estage.logistic import by_liblinear, by_newton, one_vs_rest
 from gateway.estage.mixture import sure_shares
 from gateway.estage.opid import penalties
-from gateway.estage.sums import training_sums
 from gateway.estage.tuning import NOTHING
 
 

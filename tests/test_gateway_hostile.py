@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleet_rig import CLASSES, SITE, FleetRig, node_config
-from rig import KEY, Rig
+from support.fleet_rig import CLASSES, SITE, FleetRig, node_config
+from support.rig import KEY, Rig
 
 from edge_opid.link.contract import Connected, Disconnected
-from edge_opid.node.edge_node import EdgeNode
-from edge_opid.notify import Notify
+from edge_opid.node.node import Node
+from edge_opid.service.notify import Systemd
 from edge_opid.wire import (
     LIMITS,
     Channel,
@@ -27,21 +27,21 @@ from edge_opid.wire import (
     SensorRetired,
     SensorSilent,
     Status,
-    Summary,
+    SummaryMessage,
     decode,
     encode,
     open_desired,
     to_bytes,
 )
 from gateway.clock import GatewayClock
-from gateway.fitter import FitFailed, InlineFitter, attempt
+from gateway.decisions.gateway import Gateway
+from gateway.fitting.worker import FitFailed, InlineFitter, attempt
+from gateway.loop import GatewayLoop
 from gateway.policy import Group, Policy
 from gateway.recall import fit_job, recalled
 from gateway.registry import SensorState
-from gateway.registry.room import SENSORS_MAX
-from gateway.runner import Runner
-from gateway.service import Gateway
-from gateway.store import Store
+from gateway.registry.capacity import SENSORS_MAX
+from gateway.store import FleetStore
 
 QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)
 NAMES = ("n1", "n2")
@@ -82,9 +82,9 @@ def retire(fleet, sensor, name="n1"):
     fleet.event(name, SensorRetired(sensor, fleet.now_ms, "gone"))
 
 
-def summed_up(fleet, name) -> Summary:
+def summed_up(fleet, name) -> SummaryMessage:
     """The newest summary of a node that the book has."""
-    return decode(fleet.store.summaries([(SITE, name)])[-1].payload, Summary)
+    return decode(fleet.store.summaries([(SITE, name)])[-1].payload, SummaryMessage)
 
 
 def state(fleet, sensor, name="n1") -> SensorState:
@@ -164,7 +164,7 @@ def test_a_number_given_out_twice_after_a_restored_backup_is_noticed():
         fleet.pass_s(4)
     before = fleet.status("n1")
     fleet.sleep("n1")
-    fleet.store = Store.open("sqlite://")
+    fleet.store = FleetStore.open("sqlite://")
     fleet.store.claim()
     fleet.store.save([*stored.nodes, *stored.sensors, *stored.layouts, *stored.orders])
     fleet.gateway = Gateway(QUICK, [fleet.group], KEY, stored, pushed)
@@ -176,7 +176,7 @@ def test_a_number_given_out_twice_after_a_restored_backup_is_noticed():
     fleet.wake("n1")
     fleet.pass_s(5)
     assert fleet.agreed()
-    assert sorted(fleet.nodes["n1"].node.state.senses.sensors) == sorted(told(fleet).values())
+    assert sorted(fleet.nodes["n1"].node.state.local_models.sensors) == sorted(told(fleet).values())
     assert {"y0", "y1"} < set(told(fleet).values())
 
 
@@ -239,7 +239,7 @@ def test_a_layout_with_its_bias_is_never_wider_than_a_summary_may_be():
     fleet.pass_s(3)
     fleet.read("n1")
     fleet.pass_s(31)
-    assert fleet.nodes["n1"].node.state.senses.full.width == LIMITS.columns_max
+    assert fleet.nodes["n1"].node.state.local_models.full.width == LIMITS.columns_max
     retire(fleet, "w4")
     fleet.pass_s(3)
     assert fleet.nodes["n1"].node.counted()["summary-too-wide"] == 0
@@ -387,7 +387,7 @@ def start_over(fleet, name, sensors, **changes):
     """Its card is replaced: a new node under an old name."""
     fleet.sleep(name)
     config = node_config(name, sensors, **changes)
-    fleet.nodes[name] = Rig(EdgeNode(config, [KEY.verify_key]))
+    fleet.nodes[name] = Rig(Node(config, [KEY.verify_key]))
     fleet.seq[name] = 0
 
 
@@ -400,7 +400,7 @@ def test_a_node_that_starts_over_gets_its_layout_back_and_new_sensors_are_named(
     assert fleet.gateway.counts["unannounced"] == 1
     assert "nobody announced: uv-n1;" in fleet.gateway.complaints[-1]
     assert fleet.agreed()
-    assert tuple(fleet.nodes["n1"].node.state.senses.sensors.values()) == before.sensors
+    assert tuple(fleet.nodes["n1"].node.state.local_models.sensors.values()) == before.sensors
     assert fleet.gateway.fleet.layouts[SITE, "n1"] == before
 
 
@@ -467,7 +467,7 @@ def test_nobody_is_given_up_while_the_broker_is_out_of_reach():
     fleet = small()
     fall_silent(fleet)
     link, clock = Cut(), GatewayClock(*[lambda: fleet.now_ms / 1000] * 2)
-    runner = Runner(fleet.gateway, link, fleet.store, clock, InlineFitter(), Notify({}))
+    runner = GatewayLoop(fleet.gateway, link, fleet.store, clock, InlineFitter(), Systemd({}))
     runner.start()  # and no broker answers
 
     def given_up(after_s, *events):

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from edge_opid.__main__ import main as opid_node
-from edge_opid.config import ConfigError
-from edge_opid.config import load_config as load_node
+from edge_opid.cli import main as opid_node
+from edge_opid.config.service import ConfigError
+from edge_opid.config.service import load_config as load_node
 from edge_opid.errors import OpidError
 from edge_opid.link.options import read_credentials
 from gateway.config import load_config, load_signing_key
 from gateway.policy import PolicyError
-from gateway.setup.initialise import FolderError, Plan, add_nodes, initialise, next_steps
+from gateway.setup.initialise import FolderError, SetupPlan, add_nodes, initialise, next_steps
 from gateway.setup.mosquitto_files import names_in
 
-PLAN = Plan(site="street", group="air", classes=("fresh", "stale"), nodes=("north", "south"))
+PLAN = SetupPlan(site="street", group="air", classes=("fresh", "stale"), nodes=("north", "south"))
 MORE = replace(PLAN, nodes=("east",))
 FILES = [
     "gateway.toml",

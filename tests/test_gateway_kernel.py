@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleet_rig import CLASSES, FITTED, POLICY, SITE, FleetRig
-from rig import KEY
+from support.fleet_rig import CLASSES, FITTED, POLICY, SITE, FleetRig
+from support.rig import KEY
 from test_gateway_changes import deploy, live, served_accuracy
 from test_gateway_cli import save_to_file, write_config
 
-from edge_opid.forms import model_from_weights
-from edge_opid.kernel_model import CompactKernel
-from edge_opid.kernel_rules import LANDMARKS_MAX
+from edge_opid.models import model_from_weights
+from edge_opid.models.landmark_kernel import LANDMARKS_MAX, CompactKernel
 from edge_opid.wire import LIMITS, Desired, SensorDescription, Weights, encode, open_desired
 from gateway.__main__ import main
+from gateway.decisions.gateway import Gateway
 from gateway.estage import (
     COMPACT,
     LINEAR,
@@ -27,13 +27,12 @@ from gateway.estage import (
     fit_best,
     fit_kernel_opid,
 )
-from gateway.estage.compact import shrunk
+from gateway.estage.kernel.compact import shrunk
 from gateway.estage.tuning import NOTHING
-from gateway.fitted_models import FittedKernel, fitted_model, kernel_parts
-from gateway.fitting import fit_change
-from gateway.kernels import Names, best_with_kernels, landmarks_for
+from gateway.fitting.fit import fit_change
+from gateway.fitting.kernels import Names, best_with_kernels, landmarks_for
+from gateway.fitting.models import FittedKernel, fitted_model, kernel_parts
 from gateway.recall import recalled
-from gateway.service import Gateway
 
 LINES = replace(POLICY, batch_max=60)
 KERNELS = replace(LINES, kernels=True)
@@ -96,7 +95,7 @@ def test_a_kernel_that_wins_is_not_served(fleet):
     fit = pushed_fit(fleet)
     assert (fit.chosen, fit.is_kernel) == (COMPACT, True)
     for name in fleet.names:
-        parts = fleet.nodes[name].node.state.slots.parts()["model"]
+        parts = fleet.nodes[name].node.state.pushed_models.parts()["model"]
         assert parts["kernel"].tolist() in ([0.0, 1.0], [1.0, 2.0])
         assert fleet.status(name).model_version == order_of(fleet, name).version
     assert fleet.agreed()
@@ -127,9 +126,9 @@ def test_a_node_scores_otherwise_than_the_record_says(fleet):
     X[:, change.columns.index("bias")] = 1.0
     expected = fitted_model(fit, change).scores(X)
     state = fleet.nodes["n2"].node.state
-    order = [change.columns.index(column) for column in state.senses.full.columns]
+    order = [change.columns.index(column) for column in state.local_models.full.columns]
     assert order != sorted(order)
-    got = [state.slots.scores(x)["model"] for x in X[:, order].astype(np.float32)]
+    got = [state.pushed_models.scores(x)["model"] for x in X[:, order].astype(np.float32)]
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
 

@@ -8,17 +8,17 @@ import subprocess
 import sys
 
 import pytest
-import store_records as some
-from gateway_process import GatewayProcess
-from mosquitto import Mosquitto
-from node_process import WAIT_S, wait_until
-from postgres import Postgres
+from support import store_records as some
+from support.gateway_process import GatewayProcess
+from support.mosquitto import Mosquitto
+from support.node_process import WAIT_S, wait_until
+from support.postgres import Postgres
 
-from gateway.store import DatabaseError, MasterError, Store
+from gateway.store import DatabaseError, FleetStore, MasterError
 
 
 def served(url) -> bool:
-    with Store.open(url) as store:
+    with FleetStore.open(url) as store:
         return store.has_master()
 
 
@@ -64,7 +64,7 @@ def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(own_
     The other holds the lock, or has come and gone: what we remember may be out of date.
     """
     url = own_postgres.database("fleet")
-    with Store.open(url) as first, Store.open(url) as second:
+    with FleetStore.open(url) as first, FleetStore.open(url) as second:
         first.claim()
         first.save([some.node(seen_ms=1)])
         own_postgres.stop()
@@ -79,7 +79,7 @@ def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(own_
             first.reclaim()
         with pytest.raises(MasterError):
             first.save([some.node(seen_ms=3)])
-    with Store.open(url) as looking:
+    with FleetStore.open(url) as looking:
         assert looking.fleet().nodes[0].seen_ms == 2
         assert not looking.has_master()
 
@@ -104,7 +104,7 @@ def test_the_database_and_its_lock_are_their_owners_alone(tmp_path):
     """Under a generous umask they were readable by everybody, and what others opened up stayed."""
     before = os.umask(0)
     try:
-        with Store.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
+        with FleetStore.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
             store.claim()
             store.save([some.node()])
             found = modes(tmp_path)
@@ -112,7 +112,7 @@ def test_the_database_and_its_lock_are_their_owners_alone(tmp_path):
         assert {"gateway.sqlite", "gateway.sqlite.master", "gateway.sqlite-wal"} <= set(found)
         for path in tmp_path.iterdir():
             path.chmod(0o644)  # as a version before this one left it
-        with Store.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
+        with FleetStore.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
             store.claim()
             assert set(modes(tmp_path).values()) == {0o600}
             assert store.fleet().nodes == (some.node(),)
@@ -127,14 +127,14 @@ def test_nobody_else_can_hold_a_share_of_the_lock(tmp_path):
     for parent in tmp_path.parents[:2]:
         parent.chmod(0o755)
     url, lock = f"sqlite:///{tmp_path}/gateway.sqlite", tmp_path / "gateway.sqlite.master"
-    with Store.open(url) as store:
+    with FleetStore.open(url) as store:
         store.claim()
     command = [sys.executable, "-I", "-S", "-c", SHARE, str(lock)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as somebody:
         try:
             said = somebody.stdout.readline()
-            with Store.open(url) as store:
+            with FleetStore.open(url) as store:
                 store.claim()
                 assert store.still_master()
             assert said == ""
@@ -147,7 +147,7 @@ def test_nobody_else_can_hold_a_share_of_the_lock(tmp_path):
 def test_a_lock_that_somebody_else_has_laid_out_is_refused(tmp_path):
     """In a folder where others may write, one of them was first."""
     lock = tmp_path / "gateway.sqlite.master"
-    with Store.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
+    with FleetStore.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
         lock.touch()
         os.chown(lock, 65534, 65534)
         with pytest.raises(DatabaseError, match="belongs to user 65534") as caught:

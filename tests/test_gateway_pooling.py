@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracle import Stream, disagreement, eq4, relative
+from support.oracle import Stream, disagreement, eq4, relative
 
 from edge_opid import MismatchError, WoodburyLearner
-from gateway.pooling import Member, pool
+from gateway.fitting.pooling import Member, pool
 
 ROLES = ("a", "b", "c", "d", "e", "f")
 

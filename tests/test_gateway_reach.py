@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from fleet_rig import CLASSES, SITE, FleetRig
-from gateway_process import Town
-from node_process import wait_until
-from rig import KEY
+from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.gateway_process import Town
+from support.node_process import wait_until
+from support.rig import KEY
 
 from edge_opid.wire import (
     LIMITS,
@@ -21,9 +21,9 @@ from edge_opid.wire import (
     encode,
 )
 from gateway.__main__ import main
+from gateway.decisions.gateway import Gateway
 from gateway.policy import Policy
 from gateway.recall import recalled
-from gateway.service import Gateway
 
 QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)
 NAMES = ("n1", "n2")

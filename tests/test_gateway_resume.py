@@ -6,24 +6,17 @@ import random
 from dataclasses import replace
 
 import pytest
-from fleet_rig import CLASSES, SITE, FleetRig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
-from rig import KEY
+from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.rig import KEY
 
-from edge_opid.wire import (
-    Channel,
-    Desired,
-    NodeTopics,
-    SensorDeployed,
-    SensorRetired,
-    open_desired,
-)
+from edge_opid.wire import Channel, Desired, NodeTopics, SensorDeployed, SensorRetired, open_desired
+from gateway.decisions.gateway import Gateway
 from gateway.policy import Group, Policy
 from gateway.recall import recalled
 from gateway.registry.fleet import Fleet
-from gateway.service import Gateway
 
 QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)
 NAMES = ("n1", "n2")
@@ -61,7 +54,7 @@ def outcome(fleet: FleetRig):
     }
     layouts = {key: (r.version, r.sensors, r.change) for key, r in records.layouts.items()}
     changes = [(c.id, c.arrived, c.retired, c.columns, c.fitted) for c in fleet.store.changes(99)]
-    models = {name: fleet.nodes[name].node.state.slots.matrices() for name in NAMES}
+    models = {name: fleet.nodes[name].node.state.pushed_models.matrices() for name in NAMES}
     held = {name: {slot: W.tobytes() for slot, W in m.items()} for name, m in models.items()}
     return sensors, layouts, changes, {name: slots.get("model") for name, slots in held.items()}
 
@@ -254,7 +247,7 @@ def test_a_group_taken_out_of_the_configuration_stops_nobody_else():
 
 def test_a_wave_cut_in_the_middle_goes_on_after_the_restart(monkeypatch):
     """Two nodes a tick at most one order: killed between the two, the second still gets its own."""
-    monkeypatch.setattr("gateway.ordering.ORDERS_PER_TICK", 1)
+    monkeypatch.setattr("gateway.decisions.orders.ORDERS_PER_TICK", 1)
     fleet = FleetRig(names=NAMES, policy=QUICK)
     fleet.pass_s(3)
     for name in NAMES:

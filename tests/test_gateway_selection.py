@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from oracle import one_hot
+from support.oracle import one_hot
 from test_gateway_estage import continued, world
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")

@@ -8,9 +8,9 @@ import tempfile
 
 import numpy as np
 import pytest
-import store_records as some
 from hypothesis import HealthCheck, given, settings
 from sqlalchemy import text
+from support import store_records as some
 
 from gateway.registry import (
     ChangeRecord,
@@ -24,8 +24,8 @@ from gateway.store import (
     SUMMARIES_KEPT,
     CommandRecord,
     DatabaseError,
+    FleetStore,
     RecordError,
-    Store,
     commands,
 )
 from gateway.store.database import Database
@@ -35,7 +35,7 @@ from gateway.store.tables import TABLES
 
 @pytest.fixture
 def store(database_url):
-    with Store.open(database_url) as opened:
+    with FleetStore.open(database_url) as opened:
         yield opened
 
 
@@ -57,9 +57,9 @@ def everything(store):
 
 def test_what_was_saved_comes_back_to_the_bit_after_the_store_was_opened_again(database_url):
     records = some.one_of_each()
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         store.save(records)
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         fleet = store.fleet()
         found = [*fleet.nodes, *fleet.sensors, *fleet.layouts, *fleet.orders]
         found += store.summaries([("street", "north")])
@@ -178,7 +178,7 @@ def test_fits_and_members_belong_to_their_change(store):
 
 
 def test_a_command_reaches_the_gateway_once_and_its_outcome_the_operator(store, database_url):
-    with Store.open(database_url) as line:
+    with FleetStore.open(database_url) as line:
         first = line.submit("street", "north", b"\0retire", 1_700_000_000_000)
         second = line.submit("street", "south", b"", 2)
         expected = CommandRecord(first, "street", "north", b"\0retire", 1_700_000_000_000)
@@ -282,13 +282,13 @@ def test_any_sequence_of_saves_is_what_a_dictionary_would_remember(database_url,
         url = database_url
         if url.startswith("sqlite"):
             url = f"sqlite:///{folder}/gateway.sqlite"
-        with Store.open(url) as store:
+        with FleetStore.open(url) as store:
             emptied = reversed(TABLES.values())  # those that point to others first
             statements(url, *(f"DELETE FROM {table.name}" for table in emptied))
             for records in transactions:
                 store.save(records)
                 model |= {(type(each), key_of(each)): each for each in records}
-        with Store.open(url) as store:
+        with FleetStore.open(url) as store:
             found = store.fleet()
     assert repr(listed(found)) == repr(expected(model.values()))
 

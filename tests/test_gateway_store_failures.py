@@ -7,11 +7,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-import store_records as some
-from postgres import Postgres
 from sqlalchemy import text
+from support import store_records as some
+from support.postgres import Postgres
 
-from gateway.store import DatabaseError, Store, StoreUrlError, database
+from gateway.store import DatabaseError, FleetStore, StoreUrlError, database
 
 SECRET = "hunter2"
 
@@ -23,7 +23,7 @@ def path(tmp_path):
 
 def test_a_database_that_another_writer_holds_is_asked_again(path, monkeypatch):
     monkeypatch.setattr(database, "PRAGMAS", ("busy_timeout = 1", *database.PRAGMAS[1:]))
-    with Store.open(f"sqlite:///{path}") as store:
+    with FleetStore.open(f"sqlite:///{path}") as store:
         store.save([some.node(seen_ms=1)])
         before = store.fleet()
         other = sqlite3.connect(path, isolation_level=None)
@@ -39,12 +39,12 @@ def test_a_database_that_another_writer_holds_is_asked_again(path, monkeypatch):
 
 
 def test_a_full_disk_is_asked_again_and_has_taken_nothing(path, monkeypatch):
-    with Store.open(f"sqlite:///{path}") as store:
+    with FleetStore.open(f"sqlite:///{path}") as store:
         store.save([some.node(), some.order()])
         before = store.fleet()
     full = (*database.PRAGMAS, "max_page_count = 1")  # never below what is in use
     monkeypatch.setattr(database, "PRAGMAS", full)
-    with Store.open(f"sqlite:///{path}") as store:
+    with FleetStore.open(f"sqlite:///{path}") as store:
         with pytest.raises(DatabaseError, match="disk is full; try again") as caught:
             store.save([some.node(seen_ms=2), some.order(payload=bytes(1_000_000))])
         assert caught.value.transient
@@ -56,14 +56,14 @@ def test_a_full_disk_is_asked_again_and_has_taken_nothing(path, monkeypatch):
 def test_a_file_that_is_no_database_is_refused_and_not_overwritten(path):
     path.write_bytes(b"somebody's holiday pictures" * 1000)
     with pytest.raises(DatabaseError, match="file is not a database; nothing was stored") as caught:
-        Store.open(f"sqlite:///{path}")
+        FleetStore.open(f"sqlite:///{path}")
     assert not caught.value.transient
     assert path.read_bytes() == b"somebody's holiday pictures" * 1000
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(DatabaseError, match=r"nowhere/gateway\.sqlite: .*unable to open") as caught:
-        Store.open(f"sqlite:///{tmp_path}/nowhere/gateway.sqlite")
+        FleetStore.open(f"sqlite:///{tmp_path}/nowhere/gateway.sqlite")
     assert not caught.value.transient
     assert list(tmp_path.iterdir()) == []
 
@@ -94,7 +94,7 @@ def test_an_address_that_is_none_is_refused_without_telling_its_password(
 ):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreUrlError, match="a database must be like sqlite:///gateway") as caught:
-        Store.open(url)
+        FleetStore.open(url)
     assert SECRET not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -103,7 +103,7 @@ def test_a_server_that_is_not_there_is_asked_again_without_telling_the_password(
     with pytest.raises(
         DatabaseError, match=r"postgresql://opid:\*\*\*@/fleet: .* failed"
     ) as caught:
-        Store.open(f"postgresql://opid:{SECRET}@/fleet?host={tmp_path}")
+        FleetStore.open(f"postgresql://opid:{SECRET}@/fleet?host={tmp_path}")
     assert caught.value.transient
     assert SECRET not in str(caught.value)
 
@@ -111,7 +111,7 @@ def test_a_server_that_is_not_there_is_asked_again_without_telling_the_password(
 @pytest.mark.parametrize("end", [Postgres.stop, Postgres.kill], ids=["stopped", "crashed"])
 def test_a_server_that_was_restarted_is_used_again_without_being_opened_again(postgres, end):
     url = postgres.database(f"restart_{end.__name__}")
-    with Store.open(url) as store:
+    with FleetStore.open(url) as store:
         store.claim()
         store.save([some.node(seen_ms=1), some.order()])
         end(postgres)
@@ -140,7 +140,7 @@ def test_a_row_that_another_session_holds_is_asked_again(postgres, monkeypatch):
     quick = {**database.POSTGRESQL_OPTIONS, "options": "-c lock_timeout=50ms"}
     monkeypatch.setattr(database, "POSTGRESQL_OPTIONS", quick)
     other = database.Database(url)
-    with Store.open(url) as store:
+    with FleetStore.open(url) as store:
         store.save([some.node(seen_ms=1)])
         with other.writing("a test") as connection:
             connection.execute(text("SELECT * FROM nodes FOR UPDATE"))
@@ -156,19 +156,19 @@ def test_a_user_without_rights_is_told_and_not_retried(postgres):
     url = postgres.database("no_rights")
     postgres.sql("no_rights", "CREATE ROLE guest LOGIN")
     with pytest.raises(DatabaseError, match="permission denied for schema public") as caught:
-        Store.open(url.replace("opid@", "guest@"))
+        FleetStore.open(url.replace("opid@", "guest@"))
     assert not caught.value.transient
     tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
     assert postgres.sql("no_rights", tables) == "0"
 
 
 def test_a_copy_made_of_the_file_and_its_log_is_a_whole_database(path, tmp_path):
-    with Store.open(f"sqlite:///{path}") as store:
+    with FleetStore.open(f"sqlite:///{path}") as store:
         store.save(some.one_of_each())
         before = store.fleet()
         for each in (path, Path(f"{path}-wal")):
             shutil.copy(each, tmp_path / each.name.replace("gateway", "copy"))
-    with Store.open(f"sqlite:///{tmp_path}/copy.sqlite") as store:
+    with FleetStore.open(f"sqlite:///{tmp_path}/copy.sqlite") as store:
         assert store.fleet() == before
-    with Store.open(f"sqlite:///{path}") as store:
+    with FleetStore.open(f"sqlite:///{path}") as store:
         assert store.fleet() == before

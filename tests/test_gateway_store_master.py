@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import store_records as some
 from sqlalchemy import text
+from support import store_records as some
 
-from gateway.store import DatabaseError, MasterError, Store
+from gateway.store import DatabaseError, FleetStore, MasterError
 from gateway.store.database import Database
 from gateway.store.migrations import ADVISORY
 
@@ -25,16 +25,16 @@ KILLS = 5
 
 SERVE = """
 import sys
-from gateway.store import Store
-store = Store.open(sys.argv[1])
+from gateway.store import FleetStore
+store = FleetStore.open(sys.argv[1])
 store.claim()
 print("serving", flush=True)
 sys.stdin.read()
 """
 SERVE_WITH_A_CHILD = """
 import os, sys
-from gateway.store import Store
-store = Store.open(sys.argv[1])
+from gateway.store import FleetStore
+store = FleetStore.open(sys.argv[1])
 store.claim()
 child = os.fork()
 if child == 0:
@@ -46,8 +46,8 @@ sys.stdin.read()
 SAVE_IN_PAIRS = """
 import sys
 from gateway.registry import NodeRecord, OrderRecord
-from gateway.store import Store
-with Store.open(sys.argv[1]) as store:
+from gateway.store import FleetStore
+with FleetStore.open(sys.argv[1]) as store:
     store.claim()
     start = max((each.seen_ms for each in store.fleet().nodes), default=0) + 1
     for number in range(start, start + 100_000):
@@ -95,7 +95,7 @@ def claim_soon(store):
 
 
 def test_a_second_gateway_is_told_who_serves_and_changes_nothing(database_url):
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         store.save([some.node(), some.order()])
         before = store.fleet()
         with process(SERVE, database_url) as master:
@@ -109,7 +109,7 @@ def test_a_second_gateway_is_told_who_serves_and_changes_nothing(database_url):
 
 
 def test_two_stores_of_one_process_are_two_gateways_as_well(database_url):
-    with Store.open(database_url) as first, Store.open(database_url) as second:
+    with FleetStore.open(database_url) as first, FleetStore.open(database_url) as second:
         first.claim()
         first.claim()
         with pytest.raises(MasterError, match=f"process {os.getpid()} on"):
@@ -126,7 +126,7 @@ def test_two_stores_of_one_process_are_two_gateways_as_well(database_url):
 def test_a_master_that_was_killed_holds_nothing_even_if_a_child_of_it_lives_on(
     database_url, program
 ):
-    with process(program, database_url) as master, Store.open(database_url) as store:
+    with process(program, database_url) as master, FleetStore.open(database_url) as store:
         _, *child = map(str, said(master))
         master.send_signal(signal.SIGKILL)
         master.wait(WAIT_S)
@@ -150,7 +150,7 @@ def lose_the_lock(url):
 
 
 def test_a_master_that_lost_its_lock_and_its_place_can_write_nothing_more(database_url):
-    with Store.open(database_url) as old, Store.open(database_url) as new:
+    with FleetStore.open(database_url) as old, FleetStore.open(database_url) as new:
         old.claim()
         old.save([some.node(seen_ms=1), some.change(), some.example()])
         number = old.submit("street", "north", b"x", 1)
@@ -173,19 +173,19 @@ def test_a_master_that_lost_its_lock_and_its_place_can_write_nothing_more(databa
 
 
 def test_a_master_that_lost_its_lock_may_claim_again(database_url):
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         store.claim()
         lose_the_lock(database_url)
         assert not store.still_master()
         claim_soon(store)
         assert store.still_master()
         store.save([some.node()])
-        with Store.open(database_url) as other, pytest.raises(MasterError):
+        with FleetStore.open(database_url) as other, pytest.raises(MasterError):
             other.claim()
 
 
 def test_looking_for_a_master_takes_nothing_from_it(database_url):
-    with Store.open(database_url) as store, Store.open(database_url) as line:
+    with FleetStore.open(database_url) as store, FleetStore.open(database_url) as line:
         assert not line.has_master()
         store.claim()
         assert [line.has_master(), store.has_master()] == [True, True]
@@ -198,8 +198,8 @@ def test_looking_for_a_master_takes_nothing_from_it(database_url):
 
 def test_another_name_of_the_same_file_is_the_same_database(tmp_path):
     (tmp_path / "other.sqlite").symlink_to(tmp_path / "gateway.sqlite")
-    first = Store.open(f"sqlite:///{tmp_path}/gateway.sqlite")
-    with first, Store.open(f"sqlite:///{tmp_path}/other.sqlite") as second:
+    first = FleetStore.open(f"sqlite:///{tmp_path}/gateway.sqlite")
+    with first, FleetStore.open(f"sqlite:///{tmp_path}/other.sqlite") as second:
         first.claim()
         with pytest.raises(MasterError, match=r"other\.sqlite is being served by process"):
             second.claim()
@@ -207,7 +207,7 @@ def test_another_name_of_the_same_file_is_the_same_database(tmp_path):
 
 
 def test_a_database_in_memory_is_nobody_elses():
-    with Store.open("sqlite://") as first, Store.open("sqlite://") as second:
+    with FleetStore.open("sqlite://") as first, FleetStore.open("sqlite://") as second:
         first.claim()
         second.claim()
         first.save([some.node()])
@@ -217,7 +217,7 @@ def test_a_database_in_memory_is_nobody_elses():
 
 def test_a_lock_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "gateway.sqlite.master").mkdir()
-    with Store.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
+    with FleetStore.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
         with pytest.raises(
             DatabaseError, match=r"gateway\.sqlite\.master: Is a directory"
         ) as caught:
@@ -238,7 +238,7 @@ def test_killed_at_any_moment_nothing_that_was_saved_is_missing_and_no_pair_is_t
             master.send_signal(signal.SIGKILL)
             saved = max([saved, *map(int, master.stdout.read().split("\n")[:-1])])
             master.wait(WAIT_S)
-        with Store.open(database_url) as store:
+        with FleetStore.open(database_url) as store:
             claim_soon(store)
             fleet = store.fleet()
         assert fleet.nodes[0].seen_ms == fleet.orders[0].version

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import store_records as some
 from sqlalchemy import inspect, text
+from support import store_records as some
 
-from gateway.store import CommandRecord, DatabaseError, Store, StoreVersionError
+from gateway.store import CommandRecord, DatabaseError, FleetStore, StoreVersionError
 from gateway.store.database import Database
 from gateway.store.migrations import MIGRATIONS
 from gateway.store.tables import COMMANDS, LATER, METADATA, TABLES
@@ -60,17 +60,17 @@ def test_a_field_without_a_column_would_be_forgotten():
 
 def test_a_table_changed_without_a_migration_would_not_fit_the_databases_out_there(database_url):
     """After a change: a migration first (gateway/store/migrations.py), then the golden file."""
-    with Store.open(database_url):
+    with FleetStore.open(database_url):
         assert schema(database_url) == GOLDEN.read_text().splitlines()
     assert value(database_url, "SELECT version FROM schema_version") == len(MIGRATIONS)
 
 
 def test_an_older_database_is_brought_along_once_with_its_rows(database_url):
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         store.save([*some.one_of_each(), some.node(seen_ms=21)])
         before = store.fleet()
     for _ in range(2):
-        with Store.open(database_url, (*MIGRATIONS, add_altitude)) as store:
+        with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:
             assert store.fleet() == before
     assert value(database_url, "SELECT altitude FROM nodes") == 42
     assert value(database_url, "SELECT version FROM schema_version") == len(MIGRATIONS) + 1
@@ -78,23 +78,23 @@ def test_an_older_database_is_brought_along_once_with_its_rows(database_url):
 
 def test_a_database_of_the_first_version_gets_what_came_later_and_keeps_its_rows(database_url):
     """Every fleet out there has one: it is opened by the next program while it holds years."""
-    with Store.open(database_url, MIGRATIONS[:1]) as store:
+    with FleetStore.open(database_url, MIGRATIONS[:1]) as store:
         store.save(some.one_of_each())
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         fleet = store.fleet()
         assert (len(fleet.nodes), len(fleet.orders), fleet.doubts) == (1, 1, ())
         assert fleet.orders == (some.order(),)
 
 
 def test_a_database_of_a_newer_program_is_refused_and_stays_as_it_is(database_url):
-    with Store.open(database_url, (*MIGRATIONS, add_altitude)) as store:
+    with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:
         store.save(some.one_of_each()[5:])
         before = schema(database_url), store.fleet()
     newest = len(MIGRATIONS)
     sentence = f"has schema version {newest + 1}, this program knows versions up to {newest}: inst"
     with pytest.raises(StoreVersionError, match=sentence):
-        Store.open(database_url)
-    with Store.open(database_url, (*MIGRATIONS, add_altitude)) as store:
+        FleetStore.open(database_url)
+    with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:
         assert (schema(database_url), store.fleet()) == before
 
 
@@ -110,32 +110,32 @@ def fails_in_python(_):
     ("step", "error"), [(fails_in_sql, DatabaseError), (fails_in_python, ZeroDivisionError)]
 )
 def test_a_migration_that_fails_leaves_the_database_as_it_was(database_url, step, error):
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         store.save(some.one_of_each())
         before = store.fleet()
     columns = schema(database_url)
     with pytest.raises(error) as caught:
-        Store.open(database_url, (*MIGRATIONS, add_altitude, step))
+        FleetStore.open(database_url, (*MIGRATIONS, add_altitude, step))
     assert not getattr(caught.value, "transient", False)
     assert schema(database_url) == columns
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         assert store.fleet() == before
 
 
 def test_the_first_migration_that_fails_leaves_an_empty_database(database_url):
     with pytest.raises(ZeroDivisionError):
-        Store.open(database_url, (*MIGRATIONS, fails_in_python))
+        FleetStore.open(database_url, (*MIGRATIONS, fails_in_python))
     assert schema(database_url) == []
-    with Store.open(database_url) as store:
+    with FleetStore.open(database_url) as store:
         assert store.fleet().next_change == 1
 
 
 OPEN = """
 import sys
-from gateway.store import Store
+from gateway.store import FleetStore
 print("ready", flush=True)
 sys.stdin.readline()
-with Store.open(sys.argv[1]) as store:
+with FleetStore.open(sys.argv[1]) as store:
     print(store.submit("street", "north", b"x", 1))
 """
 

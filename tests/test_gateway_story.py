@@ -10,11 +10,11 @@ import threading
 import time
 
 import pytest
-from fleet_rig import SITE
-from gateway_process import Town
-from node_process import listening, wait_until
+from support.fleet_rig import SITE
+from support.gateway_process import Town
+from support.node_process import listening, wait_until
 
-from edge_opid.opening import open_node
+from edge_opid.service.wiring import open_node
 from edge_opid.wire import Channel, SensorDeployed, SensorRetired
 
 KILLS = 30
@@ -124,8 +124,8 @@ def ending(town):
         with open_node(process.config) as (node, _, _):
             state = node.state
             assert state.layout_version == layouts[name].version
-            W = state.slots.matrices()["model"]
-            held[name] = dict(zip(state.senses.full.columns, W.tolist(), strict=True))
+            W = state.pushed_models.matrices()["model"]
+            held[name] = dict(zip(state.local_models.full.columns, W.tolist(), strict=True))
     return {
         "sensors": sorted((s.id, str(s.state)) for s in found.sensors),
         "layouts": {name: sorted(s.id for s in each.sensors) for name, each in layouts.items()},

@@ -10,7 +10,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from edge_opid.tflite import FILE_BYTES_MAX, checked
+from edge_opid.models.tflite import FILE_BYTES_MAX, checked
 from edge_opid.wire.limits import LIMITS
 from gateway.estage import LinearModel, z_alone
 from gateway.tflite import ExportError, folded_to_tflite, to_tflite

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleet_rig import CLASSES, SITE, FleetRig
+from support.fleet_rig import CLASSES, SITE, FleetRig
 
 from edge_opid.node.effects import summarised
 from edge_opid.wire import (
@@ -19,7 +19,7 @@ from edge_opid.wire import (
     encode,
     to_bytes,
 )
-from gateway.fitted_models import fitted_model
+from gateway.fitting.models import fitted_model
 from gateway.policy import Policy
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
@@ -55,7 +55,7 @@ def change(fleet, names=NAMES):
 def lying_summary(fleet, readings=1_000_000):
     """What the liar knows, turned round, and as if from a million readings."""
     state = fleet.nodes[LIAR].node.state
-    (known,) = summarised(state.senses, state.layout_version)
+    (known,) = summarised(state.local_models, state.layout_version)
     times = readings / known.readings
     say(
         fleet,
@@ -73,7 +73,7 @@ def lying_summary(fleet, readings=1_000_000):
 def lying_examples(fleet, count=960):
     """Every label is another one than the true one."""
     state = fleet.nodes[LIAR].node.state
-    roles = {s.id: s.role for s in state.senses.sensors.values()}
+    roles = {s.id: s.role for s in state.local_models.sensors.values()}
     for seq in range(1, count + 1):
         values, truth = fleet.world.instance(roles)
         label = CLASSES[(CLASSES.index(truth) + 1) % len(CLASSES)]
@@ -88,10 +88,10 @@ def lying_examples(fleet, count=960):
 def accuracy(fleet, name, readings=300):
     """How often a node is right on new readings that nobody labels."""
     state, right = fleet.nodes[name].node.state, 0
-    roles = {s.id: s.role for s in state.senses.sensors.values()}
+    roles = {s.id: s.role for s in state.local_models.sensors.values()}
     for _ in range(readings):
         values, truth = fleet.world.instance(roles)
-        made, _ = state.predicted(values, None, 0, state.senses.encode(values))
+        made, _ = state.predicted(values, None, 0, state.local_models.encode(values))
         right += CLASSES[made.winner] == truth
     return right / readings
 

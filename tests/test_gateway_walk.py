@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from fleet_rig import SITE, FleetRig, node_config
-from rig import KEY, Rig
+from support.fleet_rig import SITE, FleetRig, node_config
+from support.rig import KEY, Rig
 
-from edge_opid.node.edge_node import EdgeNode
+from edge_opid.node.node import Node
 from edge_opid.wire import (
     LIMITS,
     Channel,
@@ -134,7 +134,7 @@ def read(walk: Walk, rng: random.Random) -> None:
     """A burst of readings of one node; some sensors say nothing, others are being measured."""
     name = rng.choice(NAMES)
     for _ in range(rng.randrange(1, 8)):
-        sensors = walk.nodes[name].node.state.senses.sensors
+        sensors = walk.nodes[name].node.state.local_models.sensors
         measured = {
             each.id: each.role
             for each in walk.gateway.fleet.sensors[SITE, name].values()
@@ -153,7 +153,7 @@ def sleep_or_wake(walk: Walk, rng: random.Random) -> None:
         return
     if rng.random() < 0.2:  # its card was replaced: it starts over, with other sensors
         sensors = tuple(rng.sample(ROLES, 3))
-        walk.nodes[name] = Rig(EdgeNode(node_config(name, sensors), [KEY.verify_key]))
+        walk.nodes[name] = Rig(Node(node_config(name, sensors), [KEY.verify_key]))
         walk.seq[name] = 0
     walk.wake(name)
 
@@ -256,7 +256,7 @@ def check_agreement(walk: Walk) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_walk_breaks_the_book_or_ends_in_disagreement(seed, monkeypatch):
-    monkeypatch.setattr("gateway.fitting.fit_best", cheap_fit)
+    monkeypatch.setattr("gateway.fitting.fit.fit_best", cheap_fit)
     rng = random.Random(seed)
     walk = Walk(names=NAMES, sensors=ROLES[:3], policy=QUICK)
     walk.pass_s(2)

@@ -8,11 +8,12 @@ import sys
 
 import numpy as np
 import pytest
-from golden_bits import DIGESTS, digest_of
-from oracle import Stream, relative
+from support.golden_bits import DIGESTS, digest_of
+from support.oracle import Stream, relative
 
-from edge_opid import WoodburyLearner, kernel
-from edge_opid.kernel import numpy_twin, packing
+from edge_opid import WoodburyLearner
+from edge_opid import native as kernel
+from edge_opid.native import numpy_twin, packing
 
 compiled = pytest.mark.skipif(
     "compiled" not in kernel.available and not os.environ.get("CI"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Stream, eq4, relative
+from support.oracle import Stream, eq4, relative
 
 from edge_opid import (
     GramLearner,

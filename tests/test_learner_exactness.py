@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Stream, eq4, eq4_from_sums, eq5, one_hot, relative
+from support.oracle import Stream, eq4, eq4_from_sums, eq5, one_hot, relative
 
 from edge_opid import GramLearner, WoodburyLearner
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import Stream, eq4_from_sums, one_hot, relative
+from support.oracle import Stream, eq4_from_sums, one_hot, relative
 
 from edge_opid import GramLearner, WoodburyLearner
 

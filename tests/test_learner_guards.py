@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import Stream
+from support.oracle import Stream
 
 from edge_opid import GramLearner, LayoutError, MismatchError, ReadingError, WoodburyLearner
 from edge_opid.learner import SettingsError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import Stream, disagreement, eq4_from_sums, one_hot
+from support.oracle import Stream, disagreement, eq4_from_sums, one_hot
 
 from edge_opid import GramLearner, WoodburyLearner
 

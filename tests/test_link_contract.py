@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from mosquitto import HOST, Mosquitto
+from support.mosquitto import HOST, Mosquitto
 
 from edge_opid.link import (
     Connected,
@@ -18,17 +18,16 @@ from edge_opid.link import (
     Link,
     LinkCounters,
     LinkError,
-    MemoryBroker,
-    MemoryLink,
     MqttOptions,
     TopicError,
     Will,
 )
 from edge_opid.link.mqtt import MqttLink
-from firmware_sim.clock import VirtualClock
-from firmware_sim.network import Network
-from firmware_sim.network_broker import SimBroker
-from firmware_sim.network_link import SimLink
+from edge_opid.testing import MemoryBroker, MemoryLink
+from firmware_sim.simulated.broker import SimBroker
+from firmware_sim.simulated.clock import VirtualClock
+from firmware_sim.simulated.link import SimLink
+from firmware_sim.simulated.network import Network
 
 WAIT_S = 10.0
 QUIET_S = 0.15  # how long nothing must arrive before we believe that nothing will

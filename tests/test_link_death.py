@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from gateway_process import GatewayProcess
-from links import WAIT_S, link_to, wait_until
-from mosquitto import Mosquitto
-from node_process import EARLY, NodeProcess
+from support.gateway_process import GatewayProcess
+from support.links import WAIT_S, link_to, wait_until
+from support.mosquitto import Mosquitto
+from support.node_process import EARLY, NodeProcess
 from test_service import World
 
 from edge_opid.link import Disconnected, LinkError
 from edge_opid.link.connection import Connection
-from edge_opid.notify import Notify, read_status
+from edge_opid.service.notify import Systemd, read_status
 
 PATIENCE_S = 30.0
 # What ends a thread without a word, as nothing but a real fault of the machine should.
@@ -120,7 +120,7 @@ def test_dead_link_is_told_apart_from_a_lost_connection(
 def test_watchdog_is_not_fed_over_a_dead_link(tmp_path: Path) -> None:
     """The loop still goes round; systemd must hear nothing, and the status file says why."""
     with systemd(tmp_path / "systemd") as (ear, environment):
-        world = World(notify=Notify(environment), status_file=tmp_path / "status")
+        world = World(notify=Systemd(environment), status_file=tmp_path / "status")
         world.service.start()
         world.rounds(3, seconds=1.0)
         assert heard(ear) == [b"READY=1", *[b"WATCHDOG=1"] * 3]

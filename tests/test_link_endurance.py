@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from links import WAIT_S, link_to, next_event, take, wait_until
-from mosquitto import Mosquitto
-from raw_mqtt import PUBACK, proxy
+from support.links import WAIT_S, link_to, next_event, take, wait_until
+from support.mosquitto import Mosquitto
+from support.raw_mqtt import PUBACK, proxy
 from test_link_mqtt import fake_broker, is_version_5
 
 from edge_opid.link import Connected, Disconnected

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from links import WAIT_S, link_to, next_event, take
-from mosquitto import HOST, Mosquitto
-from raw_mqtt import U_FEFF, RawClient
+from support.links import WAIT_S, link_to, next_event, take
+from support.mosquitto import HOST, Mosquitto
+from support.raw_mqtt import U_FEFF, RawClient
 
 from edge_opid.link import (
     Connected,

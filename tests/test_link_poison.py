@@ -9,15 +9,15 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from fleet_rig import SITE
-from gateway_process import GatewayProcess
-from links import WAIT_S, link_to, take, wait_until
-from mosquitto import Mosquitto
-from node_process import NodeProcess
-from raw_mqtt import U_FEFF, RawClient
+from support.fleet_rig import SITE
+from support.gateway_process import GatewayProcess
+from support.links import WAIT_S, link_to, take, wait_until
+from support.mosquitto import Mosquitto
+from support.node_process import NodeProcess
+from support.raw_mqtt import U_FEFF, RawClient
 
 from edge_opid.link.packets import length_bytes, publish_packet
-from edge_opid.notify import read_status
+from edge_opid.service.notify import read_status
 
 PATIENCE_S = 60.0  # for a process to start on a busy machine
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_opid.node.assembly import Assembler, Instance
+from edge_opid.node.joining import Instance, InstanceJoiner
 from edge_opid.wire import LIMITS, InstanceId
 
 ALIVE = ("co2", "humidity", "temp")
@@ -21,7 +21,7 @@ def number(seq: int) -> InstanceId:
 
 
 def add(
-    assembler: Assembler, seq: int, now_ms: int, time_ms: int | None = None, **values: float
+    assembler: InstanceJoiner, seq: int, now_ms: int, time_ms: int | None = None, **values: float
 ) -> list[Instance]:
     at_ms = now_ms if time_ms is None else time_ms
     return assembler.add(now_ms, at_ms, number(seq), values, None, ALIVE)
@@ -29,7 +29,7 @@ def add(
 
 def test_missing_sensor_does_not_keep_the_others_waiting() -> None:
     """One of three stays silent: the instance closes when its window is over, with two values."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     assert add(assembler, 1, 100, temp=1.0) == []
     assert add(assembler, 2, 400, co2=2.0) == []
     assert assembler.closes_at_ms() == 600
@@ -42,7 +42,7 @@ def test_missing_sensor_does_not_keep_the_others_waiting() -> None:
 
 def test_fast_sensor_does_not_overwrite_its_value() -> None:
     """A second value of a sensor is the next instance, not a correction of this one."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     add(assembler, 1, 0, temp=1.0)
     [instance] = add(assembler, 2, 10, temp=2.0)
     assert instance.values == {"temp": 1.0}
@@ -53,7 +53,7 @@ def test_fast_sensor_does_not_overwrite_its_value() -> None:
 @pytest.mark.parametrize("time_ms", [501, -501])
 def test_value_of_another_time_does_not_join(time_ms: int) -> None:
     """A spool that empties after an outage brings values of the past within milliseconds."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     add(assembler, 1, 10_000, time_ms=10_000, temp=1.0)
     [instance] = add(assembler, 2, 10_001, time_ms=10_000 + time_ms, co2=2.0)
     assert instance.values == {"temp": 1.0}
@@ -62,7 +62,7 @@ def test_value_of_another_time_does_not_join(time_ms: int) -> None:
 
 def test_late_tick_does_not_stretch_the_window() -> None:
     """A value that comes after the end opens the next instance, whenever the clock is looked at."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     add(assembler, 1, 0, temp=1.0)
     [instance] = add(assembler, 2, 500, time_ms=400, co2=2.0)
     assert instance.values == {"temp": 1.0}
@@ -71,7 +71,7 @@ def test_late_tick_does_not_stretch_the_window() -> None:
 
 def test_clock_set_back_does_not_keep_an_instance_open() -> None:
     """A corrected clock may be hours before the end of the window."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     add(assembler, 1, 10**9, temp=1.0)
     assert assembler.is_due(0)
     assert len(assembler.close(0)) == 1
@@ -79,7 +79,7 @@ def test_clock_set_back_does_not_keep_an_instance_open() -> None:
 
 def test_contradicting_labels_leave_the_last_one() -> None:
     """Two sources know the truth, differently."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     assembler.add(0, 0, number(1), {"temp": 1.0}, "dry", ALIVE)
     assembler.add(1, 1, number(2), {"co2": 1.0}, "wet", ALIVE)
     [instance] = assembler.add(2, 2, number(3), {"humidity": 1.0}, None, ALIVE)
@@ -89,7 +89,7 @@ def test_contradicting_labels_leave_the_last_one() -> None:
 
 def test_reading_without_values_changes_nothing() -> None:
     """It stands for a reading that its sender has lost."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     add(assembler, 1, 0, temp=1.0)
     before = assembler.state()
     assert assembler.add(1, 1, number(2), {}, None, ALIVE) == []
@@ -98,7 +98,7 @@ def test_reading_without_values_changes_nothing() -> None:
 
 def test_invented_sensors_do_not_grow_an_instance_for_ever() -> None:
     """A sender with ever new names stays within what one reading may hold."""
-    assembler = Assembler(window_ms=10**9)
+    assembler = InstanceJoiner(window_ms=10**9)
     finished = [
         instance
         for seq in range(1, 1_000)
@@ -110,7 +110,7 @@ def test_invented_sensors_do_not_grow_an_instance_for_ever() -> None:
 
 def test_window_of_zero_waits_for_nobody() -> None:
     """Every reading is an instance by itself, however many sensors are alive."""
-    assembler = Assembler(window_ms=0)
+    assembler = InstanceJoiner(window_ms=0)
     [instance] = add(assembler, 1, 0, temp=1.0)
     assert instance.values == {"temp": 1.0}
     assert assembler.state() == {"open": None}
@@ -118,7 +118,7 @@ def test_window_of_zero_waits_for_nobody() -> None:
 
 def test_unknown_sensor_counts_but_completes_nothing() -> None:
     """Extra values travel along; the instance still waits for those that are expected."""
-    assembler = Assembler(window_ms=500)
+    assembler = InstanceJoiner(window_ms=500)
     assert add(assembler, 1, 0, temp=1.0, co2=1.0, wind=1.0) == []
     [instance] = add(assembler, 2, 1, humidity=1.0)
     assert set(instance.values) == {"temp", "co2", "humidity", "wind"}
@@ -138,11 +138,13 @@ CALLS = st.lists(
 
 def replay(calls: list[Any], window_ms: int, restart_at: int | None) -> list[Instance]:
     """All the instances of these calls, with a restart from a snapshot on the way."""
-    assembler, now_ms, finished = Assembler(window_ms), 0, []
+    assembler, now_ms, finished = InstanceJoiner(window_ms), 0, []
     for place, (wait_ms, skew_ms, values, label, tick) in enumerate(calls):
         now_ms += wait_ms
         if place == restart_at:
-            assembler = Assembler.from_state(json.loads(json.dumps(assembler.state())), window_ms)
+            assembler = InstanceJoiner.from_state(
+                json.loads(json.dumps(assembler.state())), window_ms
+            )
         finished += assembler.close(now_ms) if tick else []
         time_ms = 10_000 + now_ms + skew_ms
         finished += assembler.add(now_ms, time_ms, number(place + 1), values, label, ALIVE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rig import KEY, OTHER_KEY, TOPICS, Rig, desired, folded
+from support.rig import KEY, OTHER_KEY, TOPICS, Rig, desired, folded
 
 from edge_opid.wire import Channel, Matrix, Weights, encode, seal, seal_desired
 
@@ -94,4 +94,4 @@ def test_a_newer_document_is_obeyed_and_reported(rig):
     rig.order(desired(8, weights=folded(2 * MATRIX)), now_ms=9)
     status = rig.statuses()[-1]
     assert (status.layout_version, status.model_version) == (1, 8)
-    assert rig.node.state.slots.version("previous") == 7
+    assert rig.node.state.pushed_models.version("previous") == 7

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rig import KEY, TOPICS, Rig, config, desired, folded
+from support.rig import KEY, TOPICS, Rig, config, desired, folded
 from test_wire_fuzz import valid_messages
 
 from benchmarks import fuzz
 from benchmarks.fuzz.messages import Driven, Finding, Generation
+from edge_opid.config.node import ForeignConfig, SensorConfig
 from edge_opid.node.actions import Append, Release
-from edge_opid.node.config import ForeignConfig, SensorConfig
-from edge_opid.node.edge_node import EdgeNode
+from edge_opid.node.node import Node
 from edge_opid.wire import LIMITS, Channel, InstanceId, Label, Reading, encode, seal_desired
 
 GOLDEN = [bytes.fromhex(p.read_text()) for p in (Path(__file__).parent / "golden").glob("*.hex")]
@@ -171,7 +171,7 @@ def test_damaged_bytes_on_every_topic(seed):
 CALLS = ("handle", "tick", "committed", "commit_failed", "connected", "disconnected")
 
 
-class Taped(EdgeNode):
+class Taped(Node):
     """Keeps every call, so that another node can be asked the same."""
 
     def __init__(self, *options):
@@ -197,12 +197,12 @@ def taken_to_pack() -> int:
 
 def test_memory_of_a_node_under_fire(monkeypatch):
     """20,000 inputs after a warm-up: what they leave, and need at any moment, is below 2 MB."""
-    monkeypatch.setattr(fuzz, "EdgeNode", Taped)
+    monkeypatch.setattr(fuzz, "Node", Taped)
     fire = Generation("memory")
     for _ in range(23_000):
         fire.node()
     tape = fire.driven.node.tape
-    node = EdgeNode(fire.driven.config, [fuzz.KEY.verify_key])
+    node = Node(fire.driven.config, [fuzz.KEY.verify_key])
     for name, asked in tape[:-20_000]:
         getattr(node, name)(*asked)
     gc.collect()
@@ -217,7 +217,7 @@ def test_memory_of_a_node_under_fire(monkeypatch):
     assert peak < 2_000_000 + taken_to_pack()
 
 
-class Crashing(EdgeNode):
+class Crashing(Node):
     """Falls over a label that it does not know."""
 
     def handle(self, topic, payload, now_ms, token, retained=False):
@@ -226,7 +226,7 @@ class Crashing(EdgeNode):
         return super().handle(topic, payload, now_ms, token, retained)
 
 
-class Eager(EdgeNode):
+class Eager(Node):
     """Releases what the commit will release again."""
 
     def handle(self, topic, payload, now_ms, token, retained=False):
@@ -234,7 +234,7 @@ class Eager(EdgeNode):
         return actions if Release(token) in actions else [*actions, Release(token)]
 
 
-class Divergent(EdgeNode):
+class Divergent(Node):
     """Applies what it does not write down."""
 
     def tick(self, now_ms):
@@ -247,14 +247,14 @@ class Divergent(EdgeNode):
 )
 def test_a_node_with_a_bug_would_be_caught(monkeypatch, kind, error, complaint):
     """The same run, and three ways to be wrong."""
-    monkeypatch.setattr(fuzz, "EdgeNode", kind)
+    monkeypatch.setattr(fuzz, "Node", kind)
     with pytest.raises(error, match=complaint):
         Generation("test/0").run(4_000, Counter())
 
 
 def test_the_long_run_does_not_say_how_to_repeat_what_it_found(monkeypatch, capsys):
     """It ends with 1, and prints the seed and the bytes."""
-    monkeypatch.setattr(fuzz, "EdgeNode", Crashing)
+    monkeypatch.setattr(fuzz, "Node", Crashing)
     monkeypatch.setattr(sys, "argv", ["fuzz.py", "--inputs", "4000", "--seed", "s", "--first", "2"])
     assert fuzz.main() == 1
     said = capsys.readouterr().out
@@ -291,10 +291,10 @@ def test_an_order_that_leaves_only_silent_sensors():
     for seq in range(1, 200):
         rig.read(seq, {"a": 0.5, "b": 1.0} if seq < 20 else {"b": 1.0}, "fresh")
         rig.tick(seq * 100)
-    assert "a" in rig.node.state.senses.silent
+    assert "a" in rig.node.state.local_models.silent
     rig.order(desired(1, sensors=("a",)), now_ms=20_000)
     assert rig.node.state.layout_version == 1
-    assert list(rig.node.state.senses.alive) == ["a"]
+    assert list(rig.node.state.local_models.alive) == ["a"]
     rig.read(200, {"a": 0.5}, "fresh", now_ms=20_100)
     rig.commit(20_200)
     assert rig.reborn().frozen() == rig.frozen()
@@ -349,6 +349,6 @@ def test_knots_that_float32_cannot_tell_apart():
     for seq in range(1, 40):
         rig.read(seq, {"a": 500 + 1e-5 * (seq % 9), "b": 1.0}, "fresh")
     rig.commit(0)
-    knots = rig.node.state.senses.sensors["a"].knots
+    knots = rig.node.state.local_models.sensors["a"].knots
     assert len(knots) == len({float(np.float32(knot)) for knot in knots}) >= 2
     assert rig.reborn().frozen() == rig.frozen()

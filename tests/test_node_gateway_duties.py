@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mosquitto import Mosquitto
-from node_process import NodeProcess, listening, wait_until
-from rig import CLASSES, KEY, OTHER_KEY, TOPICS, Rig, desired
+from support.mosquitto import Mosquitto
+from support.node_process import NodeProcess, listening, wait_until
+from support.rig import CLASSES, KEY, OTHER_KEY, TOPICS, Rig, desired
 from test_node_life import live, world
 
-from edge_opid.node.config import SensorConfig
-from edge_opid.node.desired import layout_of
-from edge_opid.node.edge_node import STATUS_MS
-from edge_opid.node.reports import UPLOAD_FROM
+from edge_opid.config.node import SensorConfig
+from edge_opid.node.node import STATUS_MS
+from edge_opid.node.orders import layout_of
+from edge_opid.node.publications import UPLOAD_FROM
 from edge_opid.wire import (
     Channel,
     Example,
@@ -22,7 +22,7 @@ from edge_opid.wire import (
     Introduction,
     Label,
     Status,
-    Summary,
+    SummaryMessage,
     encode,
     seal_desired,
 )
@@ -41,7 +41,7 @@ def introductions(rig):
 
 
 def summaries(rig):
-    return rig.messages(Channel.SUMMARY, Summary)
+    return rig.messages(Channel.SUMMARY, SummaryMessage)
 
 
 def late(rig, seq, label="fresh"):
@@ -68,7 +68,7 @@ def test_the_examples_are_not_what_was_joined_and_labelled():
         for place in (5, 6, 7)
     ]
     assert rig.node.counts["example"] == 3
-    assert rig.node.state.senses.learner.readings == 10
+    assert rig.node.state.local_models.learner.readings == 10
 
 
 @pytest.mark.parametrize("order", [None, desired(1)], ids=["no order", "no wish"])
@@ -161,10 +161,10 @@ def test_a_value_of_a_sensor_that_is_silent_by_now_is_kept_from_the_gateway():
     rig.order(desired(1, gather=500))
     rig.read(1, ROWS[1], now_ms=0)
     live(rig, [{"b": 0.1, "c": 0.2}] * 150, [None] * 150, first_seq=2)
-    assert rig.node.state.senses.silent == ("a",)
+    assert rig.node.state.local_models.silent == ("a",)
     late(rig, 1, LABELS[1])
     assert [example.values for example in examples(rig)] == [ROWS[1]]
-    assert rig.node.state.senses.silent == ("a",)
+    assert rig.node.state.local_models.silent == ("a",)
 
 
 MOMENTS = st.one_of(
@@ -317,7 +317,7 @@ def test_a_node_introduces_itself_before_it_knows_its_scales():
     rig.read(20, ROWS[20], now_ms=STATUS_MS)  # the last one has no label, and ends it all the same
     assert rig.node.state.warming is None
     (said,) = introductions(rig)
-    assert said.sensors == tuple(rig.node.state.senses.sensors.values())
+    assert said.sensors == tuple(rig.node.state.local_models.sensors.values())
     assert all(sensor.scale != 1.0 for sensor in said.sensors)
     fill(rig, 21, 30)
     assert len(introductions(rig)) == 1
@@ -334,16 +334,16 @@ def test_a_summary_does_not_say_whose_columns_it_has():
     live(rig, ROWS[:100], LABELS[:100])
     mute = [{name: row[name] for name in "bc"} for row in ROWS[100:]]
     live(rig, mute, LABELS[100:], first_seq=101, gap_ms=200)
-    senses = rig.node.state.senses
-    assert senses.silent == ("a",)
+    local_models = rig.node.state.local_models
+    assert local_models.silent == ("a",)
     rig.tick(1_000_000)
     said = summaries(rig)[-1]
     assert (said.sensors, said.vanishing) == (("b", "c"), ("c",))
-    described = [senses.sensors[sensor] for sensor in said.sensors]
-    layout = layout_of(described, said.vanishing, senses.gate)
-    assert layout == senses.layout
-    assert said.width == layout.width < senses.full.width
-    assert np.array_equal(said.gram_array(), senses.learner.summary("float32").gram)
+    described = [local_models.sensors[sensor] for sensor in said.sensors]
+    layout = layout_of(described, said.vanishing, local_models.gate)
+    assert layout == local_models.layout
+    assert said.width == layout.width < local_models.full.width
+    assert np.array_equal(said.gram_array(), local_models.learner.summary("float32").gram)
 
 
 def test_a_group_member_that_never_changes_is_never_pooled():
@@ -355,7 +355,7 @@ def test_a_group_member_that_never_changes_is_never_pooled():
     readings = [summary.readings for summary in summaries(rig)]
     assert readings == [32, 64, 128, 256, 512]
     assert readings[0] == UPLOAD_FROM
-    assert rig.node.state.senses.learner.readings == 599
+    assert rig.node.state.local_models.learner.readings == 599
 
 
 def test_a_summary_is_uploaded_between_two_statuses():
@@ -366,11 +366,11 @@ def test_a_summary_is_uploaded_between_two_statuses():
     rig.run(rig.node.connected(STATUS_MS + 1), STATUS_MS + 1)
     rig.tick(STATUS_MS + 2)
     assert summaries(rig) == []
-    before = rig.node.state.senses.learner.state()
+    before = rig.node.state.local_models.learner.state()
     for turn in range(2, 9):
         rig.tick(turn * STATUS_MS + 1)
     assert [summary.readings for summary in summaries(rig)] == [500]
-    after = rig.node.state.senses.learner.state()
+    after = rig.node.state.local_models.learner.state()
     assert all(np.array_equal(after[name], value) for name, value in before.items())
 
 
@@ -398,9 +398,9 @@ def test_a_learner_that_begins_anew_waits_for_twice_what_it_has_lost(monkeypatch
     """Where the world drifts a change carries nothing over: the count begins with it."""
     rig = Rig.make()
     fill(rig, 1, 200)
-    monkeypatch.setattr(type(rig.node.state.board), "carry", lambda _: 0.0)
+    monkeypatch.setattr(type(rig.node.state.scoreboard), "carry", lambda _: 0.0)
     rig.order(desired(1, sensors=("b", "c")))
-    assert rig.node.state.senses.learner.readings == 0
+    assert rig.node.state.local_models.learner.readings == 0
     fill(rig, 201, 200 + UPLOAD_FROM)
     rig.tick(STATUS_MS)
     assert [each.readings for each in summaries(rig)] == [200, UPLOAD_FROM]

@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rig import Rig
+from support.rig import Rig
 
 from edge_opid.errors import Refusal
-from edge_opid.node.intake import Duplicate, Held, Intake, Take
-from edge_opid.node.rate import RateLimit
-from edge_opid.node.register import Register
+from edge_opid.node.rate_limit import RateLimit
+from edge_opid.node.sequencing import Duplicate, Held, Sequencer, Take
 from edge_opid.node.snapshot import pack_state, unpack_state
-from edge_opid.source import Number, ResendWindow
+from edge_opid.node.sources import SourceRegister
+from edge_opid.source import ReadingNumber, ResendWindow
 from edge_opid.wire import Ack, Reading
 
 
@@ -26,18 +26,18 @@ class Node:
     """An intake with the part of the state it looks at."""
 
     def __init__(self, **expected: tuple[int, int]) -> None:
-        self.register = Register()
+        self.register = SourceRegister()
         self.expected = self.register.expected
         self.expected.update(expected)
-        self.intake = Intake(self.register)
-        self.taken: dict[str, list[Number]] = {}
+        self.intake = Sequencer(self.register)
+        self.taken: dict[str, list[ReadingNumber]] = {}
 
     def offer(self, source: str, reading: Reading, now_ms: int) -> object:
         verdict = self.intake.offer(source, reading, now_ms)
         if isinstance(verdict, Take):
             for each in verdict.readings:
                 self.register.accepted(source, each.boot, each.seq)
-                self.taken.setdefault(source, []).append(Number(each.boot, each.seq))
+                self.taken.setdefault(source, []).append(ReadingNumber(each.boot, each.seq))
         return verdict
 
     def seqs(self, source: str) -> list[int]:
@@ -55,7 +55,7 @@ def test_copy_is_acknowledged_again_and_not_applied() -> None:
 
 def test_copy_of_what_is_not_yet_durable_is_not_acknowledged() -> None:
     """Applied is not committed: a power cut now would lose what the sender has forgotten."""
-    intake = Intake(Node(attic=(1, 8)).register, committed={"attic": (1, 5)})
+    intake = Sequencer(Node(attic=(1, 8)).register, committed={"attic": (1, 5)})
     assert intake.offer("attic", reading(7), 0) == Duplicate(1, 4)
     intake.offer("attic", reading(9), 0)
     assert intake.due(2_000) == [("attic", 1, 4)]
@@ -189,7 +189,7 @@ def test_boot_is_not_over_before_the_newer_one_is_durable() -> None:
     """A power cut would open it again, and what got another number meanwhile would come twice."""
     node = Node(attic=(5, 8))
     committed = dict(node.expected)
-    node.intake = Intake(node.register, committed)
+    node.intake = Sequencer(node.register, committed)
     node.offer("attic", reading(1, boot=9), 0)
     early = node.offer("attic", reading(8, boot=5), 0)
     assert isinstance(early, Refusal)
@@ -201,10 +201,10 @@ def test_boot_is_not_over_before_the_newer_one_is_durable() -> None:
 
 def test_former_boots_are_remembered_across_restarts_and_bounded() -> None:
     """The last eight boots of a source cost a few bytes each; a crash loop costs no more."""
-    register = Register()
+    register = SourceRegister()
     for boot in range(1, 101):
         register.accepted("attic", boot, seq=boot)
-    again = Register.restored(unpack_state(pack_state(register.state())))
+    again = SourceRegister.restored(unpack_state(pack_state(register.state())))
     assert [again.last_of("attic", boot) for boot in (91, 92, 99, 100)] == [0, 92, 99, 100]
     assert again.state() == register.state()
 
@@ -317,24 +317,26 @@ class Sender:
     """The real window of a source, over as many boots as it is told to live."""
 
     def __init__(self, lives: list[int]) -> None:
-        self.all = [Number(boot, seq) for boot, n in enumerate(lives, 1) for seq in range(1, n + 1)]
+        self.all = [
+            ReadingNumber(boot, seq) for boot, n in enumerate(lives, 1) for seq in range(1, n + 1)
+        ]
         self._waiting = self.all[::-1]
         self._window = ResendWindow(size=8, resend_s=10.0)
 
-    def due(self, now_ms: int) -> list[Number]:
+    def due(self, now_ms: int) -> list[ReadingNumber]:
         while self._waiting and self._window.takes(self._waiting[-1]):
             self._window.add(self._waiting.pop(), b"")
         return [pending.number for pending in self._window.due(now_ms / 1000)]
 
     def hear(self, boot: int, seq: int, now_ms: int) -> None:
-        self._window.acknowledge(Number(boot, seq), now_ms / 1000)
+        self._window.acknowledge(ReadingNumber(boot, seq), now_ms / 1000)
 
 
 def run_fleet(lives: dict[str, list[int]], data: st.DataObject) -> tuple[Node, dict[str, Sender]]:
     """Half a minute in which anything is lost, copied, late or out of order; then peace."""
     node, now_ms = Node(), 0
     senders = {source: Sender(boots) for source, boots in lives.items()}
-    on_their_way: list[tuple[str, Number]] = []
+    on_their_way: list[tuple[str, ReadingNumber]] = []
     fate = st.tuples(st.integers(0, 4), st.integers(0, 99))
     troubled = data.draw(st.lists(fate, max_size=60))
     for copies, place in [*troubled, *[(1, 0)] * 400]:
@@ -352,7 +354,7 @@ def run_fleet(lives: dict[str, list[int]], data: st.DataObject) -> tuple[Node, d
 
 
 def deliver(
-    node: Node, sender: Sender, source: str, number: Number, now_ms: int, heard: bool
+    node: Node, sender: Sender, source: str, number: ReadingNumber, now_ms: int, heard: bool
 ) -> None:
     verdict = node.offer(source, reading(number.seq, number.boot), now_ms)
     if not isinstance(verdict, (Take, Duplicate)) or not heard:

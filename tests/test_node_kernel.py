@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rig import KEY, TOPICS, Rig, desired, folded
+from support.rig import KEY, TOPICS, Rig, desired, folded
 
-from edge_opid.kernel_model import KERNEL, CompactKernel
-from edge_opid.kernel_rules import LANDMARKS_MAX, LARGEST, largest
 from edge_opid.learner.settings import LIMIT
-from edge_opid.model import ModelError
+from edge_opid.models.landmark_kernel import KERNEL, LANDMARKS_MAX, LARGEST, CompactKernel, largest
+from edge_opid.models.matrix import ModelError
 from edge_opid.wire import LIMITS, Channel, Matrix, Weights, WireError, seal_desired
 from gateway.estage import Kernel, KernelModel
-from gateway.fitted_models import FittedKernel, kernel_parts
+from gateway.fitting.models import FittedKernel, kernel_parts
 
 DESIRED = TOPICS.to(Channel.DESIRED)
 GAUSSIAN, QUADRATIC = Kernel("rbf", 1.0), Kernel("poly", 2.0)
@@ -117,10 +116,10 @@ def test_a_restart_changes_the_bits_of_a_kernel(rig):
     rig.order(desired(8, weights=pushed(kernel=[[1, 2.0]])), now_ms=900)
     teach(rig, 9)
     x = np.array([0.3, -1.2, 0.7, 1.0], np.float32)
-    said = {slot: each.tobytes() for slot, each in rig.node.state.slots.scores(x).items()}
+    said = {slot: each.tobytes() for slot, each in rig.node.state.pushed_models.scores(x).items()}
     for again in (rig.reborn(), rig.reborn(snapshot, since)):
         assert again.frozen() == rig.frozen()
-        slots = again.node.state.slots
+        slots = again.node.state.pushed_models
         assert {slot: each.tobytes() for slot, each in slots.scores(x).items()} == said
         assert (slots.version(), slots.version("previous")) == (8, 7)
         assert slots.matrices() == {}
@@ -130,7 +129,7 @@ def test_a_restart_changes_the_bits_of_a_kernel(rig):
 def test_a_matrix_after_a_kernel_leaves_nothing_to_fall_back_to(rig):
     rig.order(desired(8, weights=FOLDED))
     rig.commit(0)
-    slots = rig.node.state.slots
+    slots = rig.node.state.pushed_models
     assert (slots.version(), slots.version("previous")) == (8, 7)
     assert set(slots.matrices()) == {"model"}
     assert set(slots.parts()["previous"]) == set(matrices())

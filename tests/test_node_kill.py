@@ -16,11 +16,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from mosquitto import Mosquitto
-from node_process import WAIT_S, NodeProcess, listening, wait_until
-from rig import CLASSES
+from support.mosquitto import Mosquitto
+from support.node_process import WAIT_S, NodeProcess, listening, wait_until
+from support.rig import CLASSES
 
-from edge_opid.node.inputs import Accepted
+from edge_opid.node.journal_records import Accepted
 from edge_opid.node.snapshot import pack_state, unpack_state
 from edge_opid.node.state import NodeState
 from edge_opid.source import connect
@@ -145,7 +145,7 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
     kept = unpack_state(node.snapshot())
     assert kept["register"]["expected"] == {"s": [source.boot, READINGS + 1]}
     assert sum(kept["frequency"]) == READINGS
-    now_ms = kept["hearing"]["last"]["a"]
+    now_ms = kept["silence"]["last"]["a"]
     assert node.snapshot() == reference(node.config.node, source.boot, now_ms)
 
     numbers = [ack.seq for ack in acks]

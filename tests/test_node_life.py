@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rig import CLASSES, TOPICS, Rig, desired, folded
+from support.rig import CLASSES, TOPICS, Rig, desired, folded
 
 from edge_opid import Layout, LayoutError, Sensor, WoodburyLearner
-from edge_opid.node.config import ForeignConfig, SensorConfig
-from edge_opid.node.senses import Senses
-from edge_opid.wire import Channel, InstanceId, Label, SensorReturned, SensorSilent, Summary, encode
+from edge_opid.config.node import ForeignConfig, SensorConfig
+from edge_opid.node.local_models import LocalModels
+from edge_opid.wire import (
+    Channel,
+    InstanceId,
+    Label,
+    SensorReturned,
+    SensorSilent,
+    SummaryMessage,
+    encode,
+)
 
 
 def world(n, seed=0):
@@ -42,7 +50,7 @@ def test_it_learns_what_a_learner_alone_would_to_the_bit():
     for row, label in zip(rows, labels, strict=True):
         learner.learn_one(layout.encode(row), CLASSES.index(label))
     for name, value in learner.state().items():
-        assert np.array_equal(value, rig.node.state.senses.learner.state()[name])
+        assert np.array_equal(value, rig.node.state.local_models.learner.state()[name])
     assert accuracy(rig, labels, 100) > 0.7
 
 
@@ -96,7 +104,7 @@ def test_a_gap_is_not_acknowledged_over_and_heals_when_the_number_comes():
     rig.read(3, {"a": 0.1, "b": 0.0, "c": 0.0}, "fresh", now_ms=2_600)
     rig.commit(2_700)
     assert rig.acks()[-1].seq == 5
-    assert rig.node.state.senses.learner.readings == 5
+    assert rig.node.state.local_models.learner.readings == 5
 
 
 def test_a_silent_sensor_is_noticed_bridged_reported_and_taken_back():
@@ -104,21 +112,21 @@ def test_a_silent_sensor_is_noticed_bridged_reported_and_taken_back():
     rows, labels = world(400)
     rig = Rig.make()
     live(rig, rows[:200], labels[:200])
-    parked = rig.node.state.senses.learner
+    parked = rig.node.state.local_models.learner
     mute = [{name: row[name] for name in "bc"} for row in rows[200:]]
     live(rig, mute[:150], labels[200:350], first_seq=201)
-    senses = rig.node.state.senses
-    assert senses.silent == ("a",)
-    assert senses.layout.columns == ("b", "c", "bias")
+    local_models = rig.node.state.local_models
+    assert local_models.silent == ("a",)
+    assert local_models.layout.columns == ("b", "c", "bias")
     assert rig.messages(Channel.EVENT, SensorSilent)[0].sensor == "a"
     assert accuracy(rig, labels[:350], 40) > 0.6
     assert "silent: a" in rig.node.status(0).degraded
     live(rig, rows[350:], labels[350:], first_seq=351)
-    assert senses.silent == ()
+    assert local_models.silent == ()
     events = rig.messages(Channel.EVENT, SensorSilent | SensorReturned)
     assert len(events) == 2
     assert events[1] == SensorReturned("a", 35_100)
-    assert senses.learner is parked
+    assert local_models.learner is parked
     assert rig.node.status(0).healthy
     assert rig.reborn().frozen() == (rig.commit(0), rig.frozen())[1]
 
@@ -130,7 +138,7 @@ def test_when_everybody_is_silent_it_is_the_network():
     before = rig.frozen()
     for now in range(5_000, 200_000, 5_000):
         rig.tick(now)
-    assert rig.node.state.senses.silent == ()
+    assert rig.node.state.local_models.silent == ()
     assert rig.frozen() == before
 
 
@@ -146,14 +154,14 @@ def test_an_outage_silences_nobody_whatever_the_timeouts():
     rig.tick(35_000)
     rig.order(desired(1, sensors=("a", "b", "c", "d")), now_ms=65_000)
     rig.tick(66_000)
-    assert rig.node.state.senses.silent == ()
+    assert rig.node.state.local_models.silent == ()
     rig.read(51, rows[0], labels[0], now_ms=70_000)
     rig.tick(70_100)
-    assert rig.node.state.senses.silent == ()
+    assert rig.node.state.local_models.silent == ()
     for second in range(71, 90):
         rig.read(second - 19, rows[0], labels[0], now_ms=1000 * second)
         rig.tick(1000 * second)
-    assert rig.node.state.senses.silent == ("d",)  # deployed, and never heard
+    assert rig.node.state.local_models.silent == ("d",)  # deployed, and never heard
 
 
 def test_labels_that_come_late_are_learned_once():
@@ -166,7 +174,7 @@ def test_labels_that_come_late_are_learned_once():
     rig.handle(label, encode(Label(labels[4], InstanceId("s", 1, 5))))
     rig.handle(label, encode(Label(labels[9], time_ms=10_100)))
     assert rig.node.counts["learned"] == 2
-    before = rig.node.state.senses.learner.state()
+    before = rig.node.state.local_models.learner.state()
     for late in (
         Label(labels[4], InstanceId("s", 1, 5)),
         Label(labels[4], InstanceId("s", 9, 5)),
@@ -174,7 +182,7 @@ def test_labels_that_come_late_are_learned_once():
         Label("purple", time_ms=11_000),
     ):
         rig.handle(label, encode(late))
-    after = rig.node.state.senses.learner.state()
+    after = rig.node.state.local_models.learner.state()
     assert all(np.array_equal(after[name], value) for name, value in before.items())
     assert rig.node.counts["unknown-class"] == 1
     assert rig.node.counts["learned"] == 2
@@ -191,10 +199,10 @@ def test_a_bad_model_is_pushed_and_the_old_one_comes_back():
     rig.order(desired(1, weights=folded(good)))
     live(rig, rows[:100], labels[:100])
     rig.order(desired(2, weights=folded(good - 5 * np.outer(layout.encode({}), [0, 1, 0]))))
-    assert rig.node.state.slots.version() == 2
+    assert rig.node.state.pushed_models.version() == 2
     live(rig, rows[100:160], labels[100:160], first_seq=101)
     assert rig.node.counts["model-fallback"] == 1
-    assert rig.node.state.slots.version() == 1
+    assert rig.node.state.pushed_models.version() == 1
     assert rig.node.state.version == 2  # the floor does not drop with it
 
 
@@ -202,12 +210,12 @@ def test_the_gateway_retires_and_deploys_and_the_survivors_are_inherited():
     rows, labels = world(300)
     rig = Rig.make()
     live(rig, rows[:200], labels[:200])
-    known = rig.node.state.senses.learner.summary()
+    known = rig.node.state.local_models.learner.summary()
     rig.order(desired(1, sensors=("b", "c", "d")), now_ms=20_000)
-    senses = rig.node.state.senses
-    assert senses.layout.columns == ("b", "c", "d", "bias")
-    assert senses.learner.readings == 200
-    (summary,) = rig.messages(Channel.SUMMARY, Summary)
+    local_models = rig.node.state.local_models
+    assert local_models.layout.columns == ("b", "c", "d", "bias")
+    assert local_models.learner.readings == 200
+    (summary,) = rig.messages(Channel.SUMMARY, SummaryMessage)
     assert (summary.layout_version, summary.width, summary.readings) == (0, 4, 200)
     assert summary.sensors == ("a", "b", "c")
     assert np.array_equal(summary.gram_array(), known.gram)
@@ -237,7 +245,7 @@ def test_a_full_disk_stops_learning_and_acknowledging_but_not_predicting():
     live(rig, rows[kept:], labels[kept:], first_seq=kept + 1)
     rig.commit(400_000)
     assert rig.acks()[-1].seq == 1200
-    assert rig.node.state.senses.learner.readings == 1200
+    assert rig.node.state.local_models.learner.readings == 1200
     assert rig.reborn().frozen() == rig.frozen()
 
 
@@ -256,7 +264,7 @@ def test_labels_that_come_too_fast_are_limited_counted_and_keep_nobody_else_from
     rig, topic = Rig.make(rate_per_second=1.0, rate_burst=5, recent=5), TOPICS.to(Channel.LABEL)
     for source in ("s", "t"):
         rig.read(1, {"a": 0.1}, now_ms=0, source=source)
-    before = rig.node.state.senses.learner.readings
+    before = rig.node.state.local_models.learner.readings
     for seq in range(20):
         invented = InstanceId(f"x{seq}", 1, 1)
         rig.handle(topic, encode(Label(CLASSES[0], invented)), 0, token=f"x{seq}")
@@ -264,11 +272,11 @@ def test_labels_that_come_too_fast_are_limited_counted_and_keep_nobody_else_from
     assert rig.node.counts["label-rate-limited"] == 30
     assert rig.node.counts["label-unknown-instance"] == 10
     assert len(rig.released) >= 40  # the broker may forget them
-    assert rig.node.state.senses.learner.readings == before
+    assert rig.node.state.local_models.learner.readings == before
     rig.handle(topic, encode(Label(CLASSES[0], InstanceId("t", 1, 1))), 0)
-    assert rig.node.state.senses.learner.readings == before + 1
+    assert rig.node.state.local_models.learner.readings == before + 1
     rig.handle(topic, encode(Label(CLASSES[0], InstanceId("s", 1, 1))), 1_000)
-    assert rig.node.state.senses.learner.readings == before + 2
+    assert rig.node.state.local_models.learner.readings == before + 2
 
 
 def test_every_instance_that_waits_may_get_its_label_at_once():
@@ -278,7 +286,7 @@ def test_every_instance_that_waits_may_get_its_label_at_once():
         rig.read(seq, {"a": 0.1}, now_ms=1_000 * seq)
     for seq in range(1, 65):
         rig.handle(topic, encode(Label(CLASSES[0], time_ms=1_000 * seq)), 100_000)
-    assert rig.node.state.senses.learner.readings == 64
+    assert rig.node.state.local_models.learner.readings == 64
     assert rig.node.counts["label-rate-limited"] == 0
 
 
@@ -315,8 +323,8 @@ def test_sensors_without_reference_or_scale_are_warmed_up_and_the_warm_up_is_dur
         each.commit(0)
     assert rig.frozen() == middle.frozen()
     assert rig.node.state.warming is None
-    assert rig.node.state.senses.learner.readings == 300
-    scales = [sensor.scale for sensor in rig.node.state.senses.sensors.values()]
+    assert rig.node.state.local_models.learner.readings == 300
+    scales = [sensor.scale for sensor in rig.node.state.local_models.sensors.values()]
     assert all(50 < scale < 200 for scale in scales)
     assert accuracy(rig, labels, 100) > 0.7
 
@@ -338,14 +346,14 @@ def test_an_input_that_fails_half_way_is_journalled_and_replays_to_the_same_bits
     """It should not happen; if it does, the journal must still explain the state."""
     rows, labels = world(20)
     rig = Rig.make()
-    real = Senses.learn
+    real = LocalModels.learn
 
-    def failing(senses, x, label):
-        real(senses, x, label)
-        if senses.learner.readings == 7:
+    def failing(local_models, x, label):
+        real(local_models, x, label)
+        if local_models.learner.readings == 7:
             raise LayoutError("planted")
 
-    monkeypatch.setattr(Senses, "learn", failing)
+    monkeypatch.setattr(LocalModels, "learn", failing)
     live(rig, rows, labels)
     rig.commit(0)
     assert rig.node.counts["input-failed"] == 1

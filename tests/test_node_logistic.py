@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_opid import Layout, Sensor
+from edge_opid.node.local_models import LocalModels
 from edge_opid.node.logistic import STEP, LogisticMemory, Straight, likely
 from edge_opid.node.memories import Learning
-from edge_opid.node.senses import Senses
 from edge_opid.wire import SensorDescription
 
 KNOTS = (-8.0, -1.0, 0.5, 2.0, 8.0)
@@ -20,12 +20,12 @@ def described(*names: str, knots: tuple[float, ...] = ()) -> list[SensorDescript
     return [SensorDescription(name, name, 1.0, 2.0, 60.0, knots) for name in names]
 
 
-def senses(*names: str, knots: tuple[float, ...] = ()) -> Senses:
-    return Senses(described(*names, knots=knots), (), 8.0, Learning(2, 1.0, 1.0, 1.0))
+def local_models(*names: str, knots: tuple[float, ...] = ()) -> LocalModels:
+    return LocalModels(described(*names, knots=knots), (), 8.0, Learning(2, 1.0, 1.0, 1.0))
 
 
-def taught(*names: str, readings: int = 60) -> Senses:
-    mine, rng = senses(*names, knots=KNOTS), np.random.default_rng(3)
+def taught(*names: str, readings: int = 60) -> LocalModels:
+    mine, rng = local_models(*names, knots=KNOTS), np.random.default_rng(3)
     for _ in range(readings):
         values = {name: float(rng.normal(1, 2)) for name in names}
         mine.learn(mine.encode(values), int(values[names[0]] > 1))
@@ -101,7 +101,7 @@ def test_a_sensor_that_was_silent_for_a_while_is_forgotten():
 
 def test_a_restored_memory_goes_on_otherwise():
     mine = taught("a", "b")
-    again = Senses.restored(mine.state(), mine.learning)
+    again = LocalModels.restored(mine.state(), mine.learning)
     for each in (mine, again):
         each.learn(each.encode({"a": 0.3, "b": -2.0}), 1)
     assert np.array_equal(mine.logistic.weights, again.logistic.weights)
@@ -112,6 +112,6 @@ def test_a_snapshot_from_before_this_memory_cannot_be_read():
     """It starts anew, on the sensors of that snapshot."""
     saved = taught("a", "b").state()
     del saved["logistic"]
-    again = Senses.restored(saved, Learning(2, 1.0, 1.0, 1.0))
+    again = LocalModels.restored(saved, Learning(2, 1.0, 1.0, 1.0))
     assert again.logistic.names == ("a", "b", "bias")
     assert not again.logistic.weights.any()

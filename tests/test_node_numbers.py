@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rig import CLASSES, Rig, config, desired
+from support.rig import CLASSES, Rig, config, desired
 from test_node_life import live
 
 from edge_opid import WoodburyLearner
-from edge_opid.kernel.rescue import NumbersError, definite_root, solved, watch
+from edge_opid.config.node import NodeConfigError
 from edge_opid.learner import settings
-from edge_opid.node.config import NodeConfigError
+from edge_opid.native.rescue import NumbersError, definite_root, solved, watch
 
 
 def alike(n, seed=24):
@@ -25,7 +25,7 @@ def alike(n, seed=24):
 @pytest.mark.parametrize("seed", range(6))
 def test_a_sensor_that_dies_ends_the_node_with_a_linear_algebra_error(seed, monkeypatch):
     """ρ = 1e-3, a gate of 1e6, like sensors in raw units: as a former release would take them."""
-    for place in ("edge_opid.node.config", "edge_opid.node.desired"):
+    for place in ("edge_opid.config.node", "edge_opid.node.orders"):
         monkeypatch.setattr(f"{place}.stiffness_fault", lambda *_: "", raising=False)
     rows, labels = alike(300, seed)
     rig = Rig.make(rho=1e-3, gate=1e6, vanishing=("a",))
@@ -34,7 +34,7 @@ def test_a_sensor_that_dies_ends_the_node_with_a_linear_algebra_error(seed, monk
         left = {"a": 5.0, "b": 5.0} if seq < 360 else {"a": 5.0}
         rig.read(seq, left, now_ms=300 * seq)
         rig.tick(300 * seq)
-    assert rig.node.state.senses.silent == ("c", "b")
+    assert rig.node.state.local_models.silent == ("c", "b")
     assert np.isfinite(rig.predictions()[-1].scores["fresh"])
     rig.commit(0)
     assert rig.reborn().frozen() == rig.frozen()
@@ -42,7 +42,7 @@ def test_a_sensor_that_dies_ends_the_node_with_a_linear_algebra_error(seed, monk
 
 def test_a_rescue_is_counted_and_said(monkeypatch):
     """The words are in the status, and a line is for the log."""
-    for place in ("edge_opid.node.config", "edge_opid.node.desired"):
+    for place in ("edge_opid.config.node", "edge_opid.node.orders"):
         monkeypatch.setattr(f"{place}.stiffness_fault", lambda *_: "", raising=False)
     found = []
     for seed in range(6):

@@ -16,19 +16,19 @@ from random import Random
 
 import numpy as np
 import pytest
-from rig import CLASSES, KEY, TOPICS, config, desired, folded
-from store_life import SMALL
+from support.rig import CLASSES, KEY, TOPICS, config, desired, folded
+from support.store_life import SMALL
 
-from edge_opid.link import MemoryBroker, MemoryLink
-from edge_opid.node import inputs
+from edge_opid.config.node import SensorConfig
+from edge_opid.node import journal_records as inputs
 from edge_opid.node.actions import Append, Publish, Release
-from edge_opid.node.config import SensorConfig
-from edge_opid.node.edge_node import EdgeNode
-from edge_opid.node.inputs import Accepted, Closed, Labelled, Ordered, Silenced
+from edge_opid.node.journal_records import Accepted, Closed, Labelled, Ordered, Silenced
+from edge_opid.node.node import Node
 from edge_opid.node.snapshot import pack_state
-from edge_opid.notify import Notify
-from edge_opid.service import Service
+from edge_opid.service.loop import NodeLoop
+from edge_opid.service.notify import Systemd
 from edge_opid.store import Store
+from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import (
     Ack,
     Channel,
@@ -40,7 +40,7 @@ from edge_opid.wire import (
     encode,
     seal_desired,
 )
-from firmware_sim.disk import PowerCut, TornDisk
+from firmware_sim.simulated.disk import PowerCut, TornDisk
 
 READINGS = 300
 SILENT_AT, ORDER_AT = 80, 160  # c falls silent; the gateway retires it and deploys e
@@ -142,7 +142,7 @@ class World:
     """Everybody but the node lives through the power cut."""
 
     rng: Random
-    kind: type[EdgeNode] = EdgeNode
+    kind: type[Node] = Node
     changes: dict = field(default_factory=dict)
     disk: TornDisk = field(default_factory=TornDisk)
     broker: MemoryBroker = field(default_factory=MemoryBroker)
@@ -189,12 +189,12 @@ class World:
         store.history, store.promised, self.store = self.history, found.end, store
         self.promised = found.end
         topic = str(TOPICS.to(Channel.STATUS))
-        self.service = Service(
+        self.service = NodeLoop(
             self.node,
             self.link,
             store,
             self.clock,
-            Notify({}),
+            Systemd({}),
             status_topic=topic,
             saved_at=found.index,
             poll_s=0.0,
@@ -239,14 +239,14 @@ class World:
         """Every bit of the state that these inputs make, in one process and without a disk."""
         if self.whole is not None and self.history == self.whole.history[: len(self.history)]:
             return self.whole.states()[len(self.history)]
-        node = EdgeNode(node_config(**self.changes), [KEY.verify_key])
+        node = Node(node_config(**self.changes), [KEY.verify_key])
         node.restore(None, self.history)
         return node.snapshot()
 
     def states(self) -> list[bytes]:
         """The same after none of the inputs, the first, the first two …: made once."""
         if not self.kept:
-            node = EdgeNode(node_config(**self.changes), [KEY.verify_key])
+            node = Node(node_config(**self.changes), [KEY.verify_key])
             self.kept.append(node.snapshot())
             for record in self.history:
                 node.restore(None, [record])
@@ -275,7 +275,7 @@ def uninterrupted(window_ms: int) -> World:
     return world
 
 
-def cut_at(step: int, seed: int, window_ms: int = 0, kind: type[EdgeNode] = EdgeNode) -> World:
+def cut_at(step: int, seed: int, window_ms: int = 0, kind: type[Node] = Node) -> World:
     """The power fails at this operation of the first life; in every third case once more."""
     world = World(Random(1_000 * seed + step), kind, {"window_ms": window_ms})
     world.whole = uninterrupted(window_ms)
@@ -294,10 +294,10 @@ def timeless(history: list[bytes]) -> list:
     return [inputs.unpack(record)._replace(now_ms=0) for record in history]
 
 
-def but_for_times(node: EdgeNode) -> bytes:
+def but_for_times(node: Node) -> bytes:
     """Every bit of the state that does not say when the node heard something."""
     state = node.state.state()
-    del state["hearing"], state["register"]["heard"]
+    del state["silence"], state["register"]["heard"]
     return pack_state(state)
 
 
@@ -310,7 +310,7 @@ def hold_to_account(world: World, whole: World) -> bool:
         assert world.node.snapshot() == world.folded()
         return False
     assert world.node.state.frequency == whole.node.state.frequency, "a label is lost, or twice"
-    assert world.node.state.senses.learner.readings == LABELLED
+    assert world.node.state.local_models.learner.readings == LABELLED
     if timeless(world.history) != timeless(whole.history):  # silence was noticed later
         assert world.node.snapshot() == world.folded()
         return False
@@ -333,7 +333,7 @@ def test_the_story_has_everything_that_could_be_torn():
     kinds = Counter(type(inputs.unpack(record)) for record in world.history)
     assert kinds == {Accepted: READINGS, Labelled: 10, Silenced: 1, Ordered: 1}
     assert Closed in {type(inputs.unpack(record)) for record in joined.history}
-    assert world.node.state.senses.learner.readings == LABELLED
+    assert world.node.state.local_models.learner.readings == LABELLED
     assert world.node.status(0).model_version == 5
     operations = world.disk.counts
     assert {"create", "write", "sync", "replace", "remove", "sync_names"} <= set(operations)
@@ -355,7 +355,7 @@ def test_power_cut_while_an_instance_is_open():
     assert worlds >= 20
 
 
-class Hasty(EdgeNode):
+class Hasty(Node):
     """Acknowledges by number what is not committed yet."""
 
     def handle(self, topic, payload, now_ms, token, retained=False):
@@ -368,7 +368,7 @@ class Hasty(EdgeNode):
         return actions
 
 
-class Careless(EdgeNode):
+class Careless(Node):
     """Tells the broker to forget what is not committed yet."""
 
     def handle(self, topic, payload, now_ms, token, retained=False):

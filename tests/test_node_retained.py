@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from mosquitto import Mosquitto
-from node_process import NodeProcess, listening, wait_until
-from rig import CLASSES, KEY, TOPICS, Rig, config, desired
+from support.mosquitto import Mosquitto
+from support.node_process import NodeProcess, listening, wait_until
+from support.rig import CLASSES, KEY, TOPICS, Rig, config, desired
 from test_service import World
 
-from edge_opid import log
-from edge_opid.link.broker import Outgoing
+from edge_opid.config.node import ForeignConfig
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
-from edge_opid.node.config import ForeignConfig
-from edge_opid.node.edge_node import EdgeNode
-from edge_opid.notify import Notify
-from edge_opid.opening import open_service
+from edge_opid.node.node import Node
+from edge_opid.service import log
+from edge_opid.service.notify import Systemd
+from edge_opid.service.wiring import open_service
+from edge_opid.testing.memory_broker import Outgoing
 from edge_opid.wire import (
     MESSAGES_ON,
     Channel,
@@ -52,7 +52,7 @@ def serving(folder, port, **options):
     """The real service, link and disk in this process: it connects again within milliseconds."""
     config = NodeProcess(folder, port, SETTINGS).config
     quick = replace(config.broker, reconnect_first_s=0.02, reconnect_most_s=0.05, **options)
-    with open_service(replace(config, broker=quick), Notify({})) as service:
+    with open_service(replace(config, broker=quick), Systemd({})) as service:
         thread = threading.Thread(target=service.run, daemon=True)
         thread.start()
         try:
@@ -91,7 +91,7 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
 
             def silent() -> bool:
                 lamp_is_heard()
-                return node.state.senses.silent == ("door",)
+                return node.state.local_models.silent == ("door",)
 
             lamp_is_heard()
             device.publish("esphome/door/state", b"1.5", retain=True)
@@ -108,7 +108,7 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
             assert service._link.counters.connections > RECONNECTIONS
             assert (learned("door"), learned("attic")) == (1, 0)
             assert counts["retained-foreign"] >= 2 * RECONNECTIONS
-            assert node.state.senses.silent == ("door",)
+            assert node.state.local_models.silent == ("door",)
         device.stop()
         events = listener.all(Channel.EVENT, *MESSAGES_ON[Channel.EVENT])
     assert [event for event in events if isinstance(event, SensorSilent)]
@@ -119,7 +119,7 @@ def test_what_a_memory_broker_kept_is_refused_counted_and_logged_but_live_words_
     """The same flag travels through the link in memory; the log says so at the 1st, 2nd, 4th."""
     out = io.StringIO()
     log.set_up("warning", {}, out)
-    world = World(node=EdgeNode(config(foreign=(ForeignConfig("esphome/a", "a", "a"),))))
+    world = World(node=Node(config(foreign=(ForeignConfig("esphome/a", "a", "a"),))))
     world.broker.publish(Outgoing("esphome/a", b"0.5", 0, True))
     world.service.start()
     world.rounds()
@@ -143,8 +143,8 @@ def test_a_retained_reading_of_ours_counts_once_by_its_number():
         rig.handle(TOPICS.to(Channel.READING, "s"), payload, 100 + life, life, retained=True)
     rig.commit(200)
     assert rig.node.counts["readings"] == 1
-    assert rig.node.state.senses.learner.readings == 1
-    assert rig.node.state.hearing.last["a"] == 100  # a copy is no sign of life
+    assert rig.node.state.local_models.learner.readings == 1
+    assert rig.node.state.silence.last["a"] == 100  # a copy is no sign of life
 
 
 def test_a_retained_label_by_time_never_moves_on_to_the_next_instance():
@@ -154,11 +154,11 @@ def test_a_retained_label_by_time_never_moves_on_to_the_next_instance():
     for seq in range(1, 6):
         rig.read(seq, {"a": 1.0})
         rig.handle(topic, label, seq * 100, token=seq, retained=seq > 1)
-    assert rig.node.state.senses.learner.readings == 1
+    assert rig.node.state.local_models.learner.readings == 1
     assert rig.node.counts["retained-label"] == 4
     assert {2, 3, 4, 5} <= set(rig.released)
     rig.handle(topic, encode(Label("bad", InstanceId("s", 1, 5))), 600, token=6, retained=True)
-    assert rig.node.state.senses.learner.readings == 2  # by number it is meant for one only
+    assert rig.node.state.local_models.learner.readings == 2  # by number it is meant for one only
 
 
 def test_a_retained_order_is_obeyed():

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
 from edge_opid.node.scoreboard import DOUBT, FADING, WINDOW, Blend, Scoreboard
-from edge_opid.node.senses import Senses
 from edge_opid.wire import SensorDescription
 
 
@@ -83,17 +83,17 @@ def test_a_perfect_predictor_divides_by_zero():
 def test_the_nodes_own_answer_lags_when_the_world_turns_over():
     """The sensor's meaning is reversed: the long memory is wrong for long, the blend is not."""
     sensor = SensorDescription("a", "a", 0.0, 1.0, 60.0)
-    senses = Senses([sensor], (), 8.0, Learning(2, 1.0, 1.0, 1.0))
+    local_models = LocalModels([sensor], (), 8.0, Learning(2, 1.0, 1.0, 1.0))
     rng, right = np.random.default_rng(1), {"own": 0, "long": 0}
     for place in range(1200):
         value = float(rng.normal())
         label = int((value > 0) == (place < 800))
-        x = senses.encode({"a": value})
+        x = local_models.encode({"a": value})
         if place >= 950:
-            found = senses.scores(x)
+            found = local_models.scores(x)
             right = {n: k + int(found[n].argmax() == label) for n, k in right.items()}
-        senses.learn(x, label)
+        local_models.learn(x, label)
     assert right["own"] > 230  # of 250
     assert right["long"] < 50
-    again = Senses.restored(senses.state(), senses.learning)
-    assert np.array_equal(again.scores(x)["own"], senses.scores(x)["own"])
+    again = LocalModels.restored(local_models.state(), local_models.learning)
+    assert np.array_equal(again.scores(x)["own"], local_models.scores(x)["own"])

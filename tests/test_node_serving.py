@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rig import CLASSES, KEY, Rig, config, desired
+from support.rig import CLASSES, KEY, Rig, config, desired
 
-from edge_opid import log
-from edge_opid.config import parse_config
-from edge_opid.model import ModelError
-from edge_opid.node.config import SensorConfig
-from edge_opid.node.edge_node import EdgeNode
-from edge_opid.node.serving import Serving
-from edge_opid.opening import served
+from edge_opid.config.node import SensorConfig
+from edge_opid.config.service import parse_config
+from edge_opid.models.matrix import ModelError
+from edge_opid.node.external_model import ExternalModel
+from edge_opid.node.node import Node
+from edge_opid.service import log
+from edge_opid.service.wiring import served
 
 COLUMNS = ("a", "b", "c", "bias")
 
@@ -40,7 +40,7 @@ class Fake:
 
 def serving(model, **changes):
     given = config(**changes)
-    return Rig(EdgeNode(given, [KEY.verify_key], Serving(model, CLASSES)))
+    return Rig(Node(given, [KEY.verify_key], ExternalModel(model, CLASSES)))
 
 
 def read(rig, first, last, sensors="abc"):
@@ -51,7 +51,7 @@ def read(rig, first, last, sensors="abc"):
 
 
 def alone(**changes):
-    return Rig(EdgeNode(config(**changes), [KEY.verify_key]))
+    return Rig(Node(config(**changes), [KEY.verify_key]))
 
 
 def troubles(rig):
@@ -106,7 +106,7 @@ def test_a_silent_sensor_sends_the_node_back_to_its_own_and_its_return_to_the_fi
     read(rig, 1, 20)
     assert rig.predictions()[-1].predictor == "tflite"
     read(rig, 21, 150, sensors="ab")  # c is overdue after 10 s
-    assert rig.node.state.senses.silent == ("c",)
+    assert rig.node.state.local_models.silent == ("c",)
     assert rig.predictions()[-1].predictor != "tflite"
     assert rig.node.counts["tflite-does-not-fit"] == 1
     assert any(each.startswith("tflite does not fit: its columns") for each in troubles(rig))
@@ -182,7 +182,7 @@ def test_a_file_that_cannot_be_loaded_is_said_and_the_node_goes_on(tmp_path, mon
     )
     given = parse_config(text, {}, tmp_path / "node.toml")
     assert given.serve_tflite == tmp_path / "model.tflite"
-    rig = Rig(EdgeNode(config(), [KEY.verify_key], served(given)))
+    rig = Rig(Node(config(), [KEY.verify_key], served(given)))
     assert [(event, sorted(fields)) for event, fields in logged] == [
         ("cannot serve", ["file", "why"])
     ]

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mosquitto import Mosquitto
-from node_process import WAIT_S, NodeProcess, listening, wait_until
-from rig import CLASSES, KEY, TOPICS, description, desired, folded
+from support.mosquitto import Mosquitto
+from support.node_process import WAIT_S, NodeProcess, listening, wait_until
+from support.rig import CLASSES, KEY, TOPICS, description, desired, folded
 
 from edge_opid import Layout, Sensor, WoodburyLearner
-from edge_opid.ledger import STORE_LIMITS
-from edge_opid.node.inputs import Accepted, Ordered, Silenced, unpack
+from edge_opid.node.journal_records import Accepted, Ordered, Silenced, unpack
 from edge_opid.node.memories import SHORT_MEMORY
 from edge_opid.node.scoreboard import Scoreboard
 from edge_opid.node.snapshot import pack_state, unpack_state
 from edge_opid.node.state import NodeState
+from edge_opid.service.journal_writer import STORE_LIMITS
 from edge_opid.source import connect
 from edge_opid.store import RealDisk, Store
 from edge_opid.wire import (
@@ -33,7 +33,7 @@ from edge_opid.wire import (
     SensorReturned,
     SensorSilent,
     Status,
-    Summary,
+    SummaryMessage,
     seal_desired,
 )
 
@@ -150,7 +150,7 @@ def test_the_state_is_that_of_the_same_inputs_without_mqtt(story):
     for change in inputs:
         state.apply(change)
     assert pack_state(state.state()) == node.snapshot()
-    assert state.senses.learner.readings > READINGS - SILENT_AFTER
+    assert state.local_models.learner.readings > READINGS - SILENT_AFTER
 
 
 def test_the_learner_is_that_of_a_plain_script(story):
@@ -185,7 +185,7 @@ def test_the_learner_is_that_of_a_plain_script(story):
         learner.learn_one(x, truth)
         lately.learn_one(x, truth)
 
-    kept = unpack_state(node.snapshot())["senses"]
+    kept = unpack_state(node.snapshot())["local_models"]
     assert Layout.from_dict(kept["layout"]) == layout
     for mine, theirs in ((learner.state(), kept["learner"]), (lately.state(), kept["lately"])):
         assert mine.keys() == theirs.keys()
@@ -215,7 +215,9 @@ def test_everybody_hears_of_the_silence_and_of_the_new_model(story):
     [event] = [each for each in events(listener) if isinstance(each, SensorSilent | SensorReturned)]
     assert isinstance(event, SensorSilent)
     assert event.sensor == "b"
-    summaries = listener.all(Channel.SUMMARY, Summary)  # a slow run may upload some by itself
+    summaries = listener.all(
+        Channel.SUMMARY, SummaryMessage
+    )  # a slow run may upload some by itself
     ordered = [summary for summary in summaries if summary.layout_version == 0][-1]
     assert (ordered.width, ordered.sensors) == (3, ("a", "c"))
     assert (alive.online, alive.layout_version, alive.model_version) == (True, 1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rig import CLASSES, Rig, desired, folded
+from support.rig import CLASSES, Rig, desired, folded
 from test_node_life import accuracy, live, world
 
 from edge_opid import Layout

@@ -11,25 +11,26 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from store_life import SMALL, state_after
+from support.store_life import SMALL, state_after
 
-from edge_opid import log
-from edge_opid.link import MemoryBroker, MemoryLink, Will
-from edge_opid.link.broker import Outgoing
+from edge_opid.link import Will
 from edge_opid.node.actions import Append, Commit, Publish, Release
-from edge_opid.notify import Notify, read_status
-from edge_opid.service import RETRY_MS, NodeClock, Service
+from edge_opid.service import log
+from edge_opid.service.loop import RETRY_MS, NodeLoop, SteadyClock
+from edge_opid.service.notify import Systemd, read_status
 from edge_opid.store import Store
+from edge_opid.testing import MemoryBroker, MemoryLink
+from edge_opid.testing.memory_broker import Outgoing
 from edge_opid.wire import Status, decode
-from firmware_sim.disk import TornDisk
+from firmware_sim.simulated.disk import TornDisk
 
 STATUS = "opid/1/farm/n1/status"
 ACK = "opid/1/farm/n1/ack/s"
 PREDICTION = "opid/1/farm/n1/prediction"
 
 
-class FakeNode:  # its methods take what `EdgeNode`'s take
-    """Has `EdgeNode`'s interface, and keeps every payload: its state is all of them, in order."""
+class FakeNode:  # its methods take what `Node`'s take
+    """Has `Node`'s interface, and keeps every payload: its state is all of them, in order."""
 
     def __init__(self, commit_records: int = 2) -> None:
         self.commit_records = commit_records
@@ -107,12 +108,12 @@ class World:
         self.ears = MemoryLink(self.broker, "ears")
         self.ears.start()
         self.ears.subscribe(["opid/#"])
-        clock = NodeClock(wall=lambda: 1_000.0, monotonic=lambda: self.now_s)
+        clock = SteadyClock(wall=lambda: 1_000.0, monotonic=lambda: self.now_s)
         self.store, found = Store.open(self.disk, SMALL, lambda: Random(1).randbytes(8))
         self.node.restore(found.snapshot, found.records)
         options = {"status_topic": STATUS, "poll_s": 0.0, "saved_at": found.index, **options}
-        notify = options.pop("notify", Notify({}))
-        self.service = Service(self.node, self.link, self.store, clock, notify, **options)
+        notify = options.pop("notify", Systemd({}))
+        self.service = NodeLoop(self.node, self.link, self.store, clock, notify, **options)
 
     def send(self, *payloads: bytes):
         for payload in payloads:
@@ -474,7 +475,7 @@ def test_a_bug_ends_the_service_and_the_broker_says_so():
 
 def test_a_clock_that_is_set_does_not_move_the_nodes_time():
     wall, passed = [1_000.0], [5.0]
-    clock = NodeClock(wall=lambda: wall[0], monotonic=lambda: passed[0])
+    clock = SteadyClock(wall=lambda: wall[0], monotonic=lambda: passed[0])
     wall[0], passed[0] = 9_999_999.0, 6.5
     assert clock.now_ms() == 1_001_500
 
@@ -532,7 +533,7 @@ def test_systemd_hears_ready_alive_and_stopping(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind("notify")
         systemd.setblocking(False)
-        notify = Notify({"NOTIFY_SOCKET": "notify", "WATCHDOG_USEC": "3000000"})
+        notify = Systemd({"NOTIFY_SOCKET": "notify", "WATCHDOG_USEC": "3000000"})
         world = World(notify=notify)
         world.service.start()
         world.rounds(25, seconds=0.1)
@@ -544,7 +545,7 @@ def test_systemd_hears_ready_alive_and_stopping(tmp_path, monkeypatch):
 
 
 def test_a_watchdog_meant_for_another_process_is_left_alone():
-    notify = Notify({"NOTIFY_SOCKET": "@absent", "WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"})
+    notify = Systemd({"NOTIFY_SOCKET": "@absent", "WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"})
     notify.alive(0)
     notify.ready()
 

@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 
 import pytest
-from mosquitto import Mosquitto, find_mosquitto
+from support.mosquitto import Mosquitto, find_mosquitto
 
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
-from firmware_sim import live_broker
-from firmware_sim.live_broker import open_broker
-from firmware_sim.live_processes import Children, LiveError
+from firmware_sim.live import broker as live_broker
+from firmware_sim.live.broker import open_broker
+from firmware_sim.live.processes import Children, LiveError
 
 WAIT_S = 120.0  # for a busy machine; nothing is judged by its speed
 SHORT = ("rolling_replacement", "--nodes", "2", "--readings", "60", "--speed", "15")
@@ -190,7 +190,7 @@ def test_a_process_that_ends_by_itself_is_not_noticed(tmp_path):
 
 
 def test_a_process_that_does_not_listen_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("firmware_sim.live_processes.STOP_S", 0.5)
+    monkeypatch.setattr("firmware_sim.live.processes.STOP_S", 0.5)
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(600)"
     with Children(tmp_path) as children:
         child = children.start("deaf", [sys.executable, "-c", deaf])

@@ -11,20 +11,20 @@ from collections.abc import Callable
 import pytest
 
 import edge_opid.node.state as node_state
-import gateway.service as gateway_service
+import gateway.decisions.gateway as gateway_service
 from edge_opid.link.packets import Framer, PacketError
-from edge_opid.service import Service
+from edge_opid.service.loop import NodeLoop
 from edge_opid.source.source import Source
-from firmware_sim.clock import VirtualClock, WallClock, dice
-from firmware_sim.disk import TornDisk
-from firmware_sim.faults import ANYONE, CARDS, DEVICES, GATEWAY, NODES, SOURCES, Fault
-from firmware_sim.fleet import SimFleet
-from firmware_sim.fleet_story import Story
-from firmware_sim.network import Network
-from firmware_sim.network_broker import SimBroker
-from firmware_sim.network_link import CONFIRM_MS, SimLink
-from firmware_sim.planted import planted
-from gateway import pooling
+from firmware_sim.chaos.faults import ANYONE, CARDS, DEVICES, GATEWAY, NODES, SOURCES, Fault
+from firmware_sim.chaos.fleet import SimFleet
+from firmware_sim.chaos.planted import planted
+from firmware_sim.chaos.story import Story
+from firmware_sim.simulated.broker import SimBroker
+from firmware_sim.simulated.clock import VirtualClock, WallClock, dice
+from firmware_sim.simulated.disk import TornDisk
+from firmware_sim.simulated.link import CONFIRM_MS, SimLink
+from firmware_sim.simulated.network import Network
+from gateway.fitting import pooling
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(1, 60)
@@ -92,7 +92,7 @@ def let_it_out(monkeypatch: Patch) -> None:
 
 def say_nothing(monkeypatch: Patch) -> None:
     """A link that is dead is not asked whether it is."""
-    monkeypatch.setattr(Service, "_say_alive", lambda _self: None)
+    monkeypatch.setattr(NodeLoop, "_say_alive", lambda _self: None)
 
 
 def believe_everybody(monkeypatch: Patch) -> None:

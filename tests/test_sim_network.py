@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from edge_opid.link import Connected, Delivery, Disconnected
-from edge_opid.source.number import Number
-from firmware_sim.clock import VirtualClock, WallClock, dice
-from firmware_sim.device_source import Medium, MemorySpool
-from firmware_sim.faults import Targets, faults_for, listed, parsed
-from firmware_sim.network import KEEPALIVE_MS, Network
-from firmware_sim.network_broker import SimBroker
-from firmware_sim.network_link import SimLink
-from firmware_sim.shrink import shrunk
+from edge_opid.source.number import ReadingNumber
+from firmware_sim.chaos.faults import Targets, faults_for, listed, parsed
+from firmware_sim.chaos.shrink import shrunk
+from firmware_sim.simulated.broker import SimBroker
+from firmware_sim.simulated.clock import VirtualClock, WallClock, dice
+from firmware_sim.simulated.link import SimLink
+from firmware_sim.simulated.network import KEEPALIVE_MS, Network
+from firmware_sim.simulated.source_device import Medium, MemorySpool
 
 
 @dataclass
@@ -222,10 +222,10 @@ def test_power_cut_takes_from_a_sensors_card_only_what_was_not_synced() -> None:
     medium = Medium()
     spool = MemorySpool(medium)
     for seq in range(1, 7):
-        spool.append(Number(5, seq), b"x")
+        spool.append(ReadingNumber(5, seq), b"x")
         if seq == 3:
             spool.sync()
-    spool.acknowledge(Number(5, 2))
+    spool.acknowledge(ReadingNumber(5, 2))
     gone = medium.power_cut(dice(1))
     kept = [number.seq for number, _ in medium.records]
     assert kept[:3] == [1, 2, 3]
@@ -233,7 +233,7 @@ def test_power_cut_takes_from_a_sensors_card_only_what_was_not_synced() -> None:
     again = MemorySpool(medium)
     first = again.read_next()
     assert first is not None
-    assert first[0] == Number(5, medium.mark.seq + 1)
+    assert first[0] == ReadingNumber(5, medium.mark.seq + 1)
 
 
 def test_faults_can_be_written_down_and_read_back() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from firmware_sim.planted import PLANTS, planted
-from firmware_sim.soak import run_seed
+from firmware_sim.chaos.planted import PLANTS, planted
+from firmware_sim.chaos.soak import run_seed
 
 SEEDS_MAX = 500
 FOUND_BY = {

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_opid.wire.errors import WireError
-from firmware_sim.player import Played, Player
+from edge_opid.errors import WireError
+from firmware_sim.scenario.player import Played, Player
 from firmware_sim.world import RecordingError
-from firmware_sim.worlds.recording import Recording, read_recording
+from firmware_sim.world.recording import Recording, read_recording
 
 CSV = """\
 when,station,temp,co2,people

@@ -1,4 +1,4 @@
-"""Many nodes behind a network that resets connections: small runs of `firmware_sim.resets`."""
+"""Many nodes behind a network that resets connections: small runs of `firmware_sim.resets.run`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from mosquitto import find_mosquitto
+from support.mosquitto import find_mosquitto
 
-from edge_opid.node import inputs
-from edge_opid.node.inputs import Accepted
+from edge_opid.node import journal_records as inputs
+from edge_opid.node.journal_records import Accepted
 from edge_opid.store import RealDisk, Store
-from firmware_sim.resets import main, run
-from firmware_sim.resets_job import SOURCE, Job
-from firmware_sim.resets_judge import JudgeError, Verdict, judge
-from firmware_sim.resets_relay import HOST, Relay
+from firmware_sim.resets.job import SOURCE, Job
+from firmware_sim.resets.judge import JudgeError, Verdict, judge
+from firmware_sim.resets.relay import HOST, Relay
+from firmware_sim.resets.run import main, run
 
 SEED = 195  # its first break, after three seconds, spares nobody
 BOOT = 9

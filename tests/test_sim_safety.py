@@ -15,16 +15,16 @@ from dataclasses import replace
 import pytest
 
 from edge_opid.wire import Channel, NodeTopics, encode
-from firmware_sim.device_records import MemoryRecords
-from firmware_sim.faults import KINDS, parsed
-from firmware_sim.fleet import AGREE_MS, SimFleet
-from firmware_sim.fleet_story import SITE, Story
-from firmware_sim.planted import planted
-from firmware_sim.soak import run_seed, run_seeds, told
-from gateway.actions import Publish
-from gateway.fitter import attempt
+from firmware_sim.chaos.faults import KINDS, parsed
+from firmware_sim.chaos.fleet import AGREE_MS, SimFleet
+from firmware_sim.chaos.planted import planted
+from firmware_sim.chaos.soak import run_seed, run_seeds, told
+from firmware_sim.chaos.story import SITE, Story
+from firmware_sim.simulated.gateway_records import MemoryRecords
+from gateway.decisions.actions import Publish
+from gateway.fitting.worker import attempt
 from gateway.registry.fleet import Fleet
-from gateway.store import Store
+from gateway.store import FleetStore
 
 SEEDS = int(os.environ.get("SEEDS", "2000"))
 SHARE = 100  # seeds of one test, so that several can run beside each other
@@ -54,7 +54,15 @@ def test_no_seed_breaks_a_promise(first: int) -> None:
 def test_same_seed_gives_the_same_digest_in_another_process() -> None:
     """Whatever order that process has for its sets."""
     here = [f"seed {o.seed} digest {o.digest}" for o in run_seeds(range(REPEATED))]
-    command = ("-m", "firmware_sim.soak", "--seeds", f"0:{REPEATED}", "--workers", "1", "--digests")
+    command = (
+        "-m",
+        "firmware_sim.chaos.soak",
+        "--seeds",
+        f"0:{REPEATED}",
+        "--workers",
+        "1",
+        "--digests",
+    )
     elsewhere = subprocess.run(
         [sys.executable, *command],
         env={**os.environ, "PYTHONHASHSEED": "4711", "OPENBLAS_NUM_THREADS": "1"},
@@ -80,7 +88,7 @@ def test_runs_have_everything_that_could_go_wrong() -> None:
             seen["cuts"] += node.cuts
             seen["kills"] += node.kills
             seen["snapshots"] += any(name.startswith("snapshot") for name in node.disk.files)
-            seen["models"] += bool(node.node.state.slots)
+            seen["models"] += bool(node.node.state.pushed_models)
             seen["layouts"] += node.node.state.layout_version > 1
             seen.update(node.link.counters.dropped if node.link else ())
         for source in fleet.sources.values():
@@ -98,7 +106,7 @@ def test_runs_have_everything_that_could_go_wrong() -> None:
 @pytest.mark.parametrize("seed", [2, 5, 7])
 def test_stand_in_for_the_database_cannot_be_told_from_it(seed: int) -> None:
     """The same digest, with everything that was decided in it."""
-    real = SimFleet(seed, store=Store.open("sqlite://")).run()
+    real = SimFleet(seed, store=FleetStore.open("sqlite://")).run()
     assert real.broken is None
     assert SimFleet(seed, store=MemoryRecords()).run() == real
 
@@ -106,7 +114,7 @@ def test_stand_in_for_the_database_cannot_be_told_from_it(seed: int) -> None:
 @pytest.mark.parametrize("seed", [2, 5, 9, 21])
 def test_real_fits_break_no_promise(seed: int) -> None:
     """Seconds of cross-validation instead of the cheap fit, and the real database."""
-    assert SimFleet(seed, fit=attempt, store=Store.open("sqlite://")).run().broken is None
+    assert SimFleet(seed, fit=attempt, store=FleetStore.open("sqlite://")).run().broken is None
 
 
 def changing_story() -> Story:

@@ -11,16 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_opid.toml_tables import ConfigError
+from edge_opid.config.schema import ConfigError
 from firmware_sim.__main__ import main
-from firmware_sim.device_gateway import cheap_attempt
-from firmware_sim.faults import CARDS
-from firmware_sim.report import Report
-from firmware_sim.rivals import BEST, RESTARTED, RHO, RIVALS, ZERO_FILLING, Restarted, Ridge, Rivals
-from firmware_sim.scenario import Event, Scenario, load_scenario, parse_scenario, shipped
-from firmware_sim.score import FIRST, SERVED, Score
-from firmware_sim.script import Script
-from firmware_sim.simulated import play
+from firmware_sim.chaos.faults import CARDS
+from firmware_sim.scenario.report import Report
+from firmware_sim.scenario.rivals import (
+    BEST,
+    RESTARTED,
+    RHO,
+    RIVALS,
+    ZERO_FILLING,
+    Restarted,
+    Ridge,
+    Rivals,
+)
+from firmware_sim.scenario.scenario import Event, Scenario, load_scenario, parse_scenario, shipped
+from firmware_sim.scenario.score import FIRST, SERVED, Score
+from firmware_sim.scenario.script import Script
+from firmware_sim.simulated.gateway_device import cheap_attempt
+from firmware_sim.simulated.scenario_fleet import play
 
 NAMES = (
     "brown_out",

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_opid.wire import decode, encode
-from firmware_sim.sensors import SensorModel, replacement, rescaled
-from firmware_sim.sensors_catalogue import Catalogued
-from firmware_sim.sensors_reading import BLOCK, SimulatedSensor
 from firmware_sim.world import Truth, Truths, WorldError
+from firmware_sim.world.catalogue import Catalogued
+from firmware_sim.world.sensor import BLOCK, SimulatedSensor
+from firmware_sim.world.sensor_model import SensorModel, replacement, rescaled
 
 DAY_S = 86_400.0
 PLAIN = SensorModel(quantity="temp")

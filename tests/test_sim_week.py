@@ -6,16 +6,16 @@ from collections import Counter
 
 import pytest
 
-from edge_opid.node.inputs import Accepted, pack
-from edge_opid.source.number import Number
+from edge_opid.node.journal_records import Accepted, pack
+from edge_opid.source.number import ReadingNumber
 from edge_opid.wire import InstanceId
-from firmware_sim.checks_node import Chronicle
-from firmware_sim.checks_promise import BrokenPromise, Runs, SentBy, Ticks
-from firmware_sim.device_gateway import cheap_attempt
-from firmware_sim.device_source import TIDY_AT, Medium, MemorySpool
-from firmware_sim.digest import Digest
-from firmware_sim.fleet_scripted import SOURCE
-from firmware_sim.week import WeekFleet, WeekPlan
+from firmware_sim.chaos.digest import Digest
+from firmware_sim.chaos.node_checks import Chronicle
+from firmware_sim.chaos.promises import BrokenPromise, Runs, SentBy, Ticks
+from firmware_sim.simulated.gateway_device import cheap_attempt
+from firmware_sim.simulated.scripted_fleet import SOURCE
+from firmware_sim.simulated.source_device import TIDY_AT, Medium, MemorySpool
+from firmware_sim.simulated.week import WeekFleet, WeekPlan
 
 MINUTES = 12
 PLAN = WeekPlan(
@@ -79,9 +79,9 @@ def test_week_has_what_a_week_has(lived) -> None:
         seen["cuts"] += node.cuts
         seen["lives"] += node.life - 1
         seen["layouts"] += node.node.state.layout_version - 1
-        seen["models"] += node.node.state.slots.version() > 0
+        seen["models"] += node.node.state.pushed_models.version() > 0
         seen["snapshots"] += any(name.startswith("snapshot") for name in node.disk.files)
-        seen["learned"] += node.node.state.senses.learner.readings
+        seen["learned"] += node.node.state.local_models.learner.readings
         seen["forgotten"] += node.chronicle.since
     seen["lost"] = sum(
         len(s.lost) for some in fleet.witness.sources.values() for s in some.values()
@@ -119,7 +119,7 @@ def chronicle() -> tuple[Chronicle, SentBy, list[bytes]]:
     made = Chronicle(config, {SOURCE: sent}, {}, Digest())
     records = []
     for seq in range(1, 21):
-        sent.numbered(Number(7, seq), ({"vib-x": float(seq)}, None))
+        sent.numbered(ReadingNumber(7, seq), ({"vib-x": float(seq)}, None))
         records.append(pack(Accepted(seq, SOURCE, 7, seq, seq, {"vib-x": float(seq)}, None)))
         made.appended(seq - 1, records[-1])
     made.committed(20)
@@ -149,8 +149,8 @@ def test_number_of_a_reading_that_has_arrived_cannot_be_used_again() -> None:
     made, sent, _ = chronicle()
     assert sent.said == {}
     with pytest.raises(BrokenPromise, match="number used twice"):
-        sent.numbered(Number(7, 3), ({"vib-x": 3.0}, None))
-    sent.numbered(Number(7, 21), ({"vib-x": 21.0}, None))
+        sent.numbered(ReadingNumber(7, 3), ({"vib-x": 3.0}, None))
+    sent.numbered(ReadingNumber(7, 21), ({"vib-x": 21.0}, None))
     again = pack(Accepted(9, SOURCE, 7, 3, 9, {"vib-x": 3.0}, None))
     made.appended(20, again)
     with pytest.raises(BrokenPromise, match="reading twice"):
@@ -160,11 +160,11 @@ def test_number_of_a_reading_that_has_arrived_cannot_be_used_again() -> None:
 def test_lost_reading_may_be_told_again() -> None:
     """A script that never heard the answer says once more that it has lost this number."""
     sent = SentBy(SOURCE)
-    sent.numbered(Number(7, 1), ({}, None))
-    sent.committed(Number(7, 1))
-    sent.numbered(Number(7, 1), ({}, None))
+    sent.numbered(ReadingNumber(7, 1), ({}, None))
+    sent.committed(ReadingNumber(7, 1))
+    sent.numbered(ReadingNumber(7, 1), ({}, None))
     with pytest.raises(BrokenPromise, match="number used twice"):
-        sent.numbered(Number(7, 1), ({"vib-x": 1.0}, None))
+        sent.numbered(ReadingNumber(7, 1), ({"vib-x": 1.0}, None))
 
 
 def test_runs_and_ticks_are_sets() -> None:
@@ -172,11 +172,11 @@ def test_runs_and_ticks_are_sets() -> None:
     taken, arrived, plain = Runs(), Runs(), set()
     for boot, count in ((7, 5), (9, 3)):
         for seq in range(1, count + 1):
-            taken.add(Number(boot, seq))
-            plain.add(Number(boot, seq))
+            taken.add(ReadingNumber(boot, seq))
+            plain.add(ReadingNumber(boot, seq))
     for seq in range(1, 4):
-        arrived.add(Number(7, seq))
-    numbers = [Number(boot, seq) for boot in (6, 7, 9) for seq in range(7)]
+        arrived.add(ReadingNumber(7, seq))
+    numbers = [ReadingNumber(boot, seq) for boot in (6, 7, 9) for seq in range(7)]
     assert [number in taken for number in numbers] == [number in plain for number in numbers]
     assert set(taken.beyond(arrived)) == {n for n in plain if n not in arrived}
     assert len(taken) == len(plain)
@@ -191,15 +191,15 @@ def test_card_is_tidied_only_of_what_is_acknowledged_for_good() -> None:
     medium = Medium()
     spool = MemorySpool(medium)
     for seq in range(1, TIDY_AT + 11):
-        spool.append(Number(7, seq), b"x")
-    spool.acknowledge(Number(7, 500))
+        spool.append(ReadingNumber(7, seq), b"x")
+    spool.acknowledge(ReadingNumber(7, 500))
     assert len(medium.records) == TIDY_AT + 10, "nothing is durable yet"
     spool.sync()
     assert [number.seq for number, _ in medium.records] == list(range(501, TIDY_AT + 11))
-    assert spool.read_next() == (Number(7, 501), b"x")
-    spool.append(Number(7, TIDY_AT + 11), b"y")
+    assert spool.read_next() == (ReadingNumber(7, 501), b"x")
+    spool.append(ReadingNumber(7, TIDY_AT + 11), b"y")
     reopened = MemorySpool(medium)
-    assert reopened.last == Number(7, TIDY_AT + 11)
+    assert reopened.last == ReadingNumber(7, TIDY_AT + 11)
     assert reopened.unsynced == 1
     left = []
     while (found := reopened.read_next()) is not None:

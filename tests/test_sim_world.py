@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_opid import Layout, Sensor, WoodburyLearner
-from edge_opid.node.config import NodeConfig
-from firmware_sim.sensors_reading import SimulatedSensor
+from edge_opid.config.node import NodeConfig
 from firmware_sim.world import BLOCK_S, WORLDS, WorldError, open_world
-from firmware_sim.worlds.chance import Wander, stream
-from firmware_sim.worlds.regimes import Deck, Rounds
+from firmware_sim.world.chance import Wander, stream
+from firmware_sim.world.regimes import Deck, Rounds
+from firmware_sim.world.sensor import SimulatedSensor
 
 DAY_S = 86_400
 TIMES = st.floats(-1e4, 1e7, allow_nan=False)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from source_station import Station
+from support.source_station import Station
 
 from edge_opid.source import Source, SourceError, SpoolError
 

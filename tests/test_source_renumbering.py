@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig import TOPICS, Rig
-from source_station import Clock, Station
+from support.rig import TOPICS, Rig
+from support.source_station import Clock, Station
 
-from edge_opid.link import MemoryBroker, MemoryLink
-from edge_opid.node.inputs import Accepted, unpack
+from edge_opid.node.journal_records import Accepted, unpack
 from edge_opid.source import (
-    Number,
+    ReadingNumber,
     Source,
     decode_ack,
     decode_reading,
     encode_reading,
     settings_for,
 )
+from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import Channel
 
 IN_1970, IN_2026, IN_2040 = 5.0, 1.79e9, 2.21e9
@@ -247,7 +247,11 @@ def test_acknowledgement_of_another_boot_frees_nothing(tmp_path: Path) -> None:
     station.broker.crash(forget=True)
     station.broker.restart()
     second = live(station, tmp_path / "card", IN_2026, range(10, 20), heard=False)
-    for number in (Number(7, 7), Number(first.boot + 1, 99), Number(second.boot, 10)):
+    for number in (
+        ReadingNumber(7, 7),
+        ReadingNumber(first.boot + 1, 99),
+        ReadingNumber(second.boot, 10),
+    ):
         station.receiver.link.publish("ack", b"[%d, %d, 0]" % number)
         second.pump()
     assert second.counters.acknowledged == 0

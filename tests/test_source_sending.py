@@ -10,12 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mosquitto import Mosquitto
-from source_station import Receiver, Station, config, decode_ack, decode_reading, encode_reading
+from support.mosquitto import Mosquitto
+from support.source_station import (
+    Receiver,
+    Station,
+    config,
+    decode_ack,
+    decode_reading,
+    encode_reading,
+)
 
-from edge_opid.link import MemoryBroker, MemoryLink, MqttOptions
+from edge_opid.link import MqttOptions
 from edge_opid.link.mqtt import MqttLink
-from edge_opid.source import Number, Source, SpoolError, SpoolFullError
+from edge_opid.source import ReadingNumber, Source, SpoolError, SpoolFullError
+from edge_opid.testing import MemoryBroker, MemoryLink
 
 WAIT_S = 20.0
 
@@ -66,7 +74,7 @@ def test_killed_again_and_again_nothing_is_lost(tmp_path: Path) -> None:
     """Twenty lives, each killed at a random moment, on a lossy network: all applied, once."""
     station = Station(tmp_path, loss=0.3)
     dice = random.Random(7)
-    numbers: list[Number] = []
+    numbers: list[ReadingNumber] = []
     for _ in range(20):
         source = station.source()
         for _ in range(dice.randrange(60)):
@@ -119,7 +127,7 @@ def test_full_spool_refuses_and_the_number_is_not_used_up(tmp_path: Path) -> Non
     station = Station(tmp_path)
     station.broker.crash(forget=False)
     source = station.source(spool_bytes_max=65_536)
-    sent: list[Number] = []
+    sent: list[ReadingNumber] = []
 
     def fill() -> None:
         while True:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_opid.source import Number, Spool, SpoolError, SpoolFullError
+from edge_opid.source import ReadingNumber, Spool, SpoolError, SpoolFullError
 from edge_opid.source.number import new_boot
 
 BYTES_MAX = 64 * 1024
@@ -17,11 +17,11 @@ BYTES_MAX = 64 * 1024
 def filled(folder: Path, count: int, boot: int = 1, size: int = 20) -> Spool:
     spool = Spool(folder, BYTES_MAX)
     for seq in range(1, count + 1):
-        spool.append(Number(boot, seq), seq.to_bytes(size, "big"))
+        spool.append(ReadingNumber(boot, seq), seq.to_bytes(size, "big"))
     return spool
 
 
-def everything(spool: Spool) -> list[Number]:
+def everything(spool: Spool) -> list[ReadingNumber]:
     numbers = []
     while (found := spool.read_next()) is not None:
         numbers.append(found[0])
@@ -29,7 +29,7 @@ def everything(spool: Spool) -> list[Number]:
     return numbers
 
 
-def reopened(folder: Path) -> list[Number]:
+def reopened(folder: Path) -> list[ReadingNumber]:
     spool = Spool(folder, BYTES_MAX)
     try:
         return everything(spool)
@@ -40,9 +40,9 @@ def reopened(folder: Path) -> list[Number]:
 def test_killed_script_loses_nothing_it_sent(tmp_path: Path) -> None:
     """Without a sync, and without a goodbye, all is there: `kill -9` spares the page cache."""
     spool = filled(tmp_path, 500)
-    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 501)]
+    assert reopened(tmp_path) == [ReadingNumber(1, seq) for seq in range(1, 501)]
     spool.close()
-    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 501)]
+    assert reopened(tmp_path) == [ReadingNumber(1, seq) for seq in range(1, 501)]
 
 
 def test_power_cut_at_every_byte_leaves_a_prefix(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_power_cut_at_every_byte_leaves_a_prefix(tmp_path: Path) -> None:
     for length in range(len(whole) + 1):
         path.write_bytes(whole[:length])
         numbers = reopened(tmp_path)
-        assert numbers == [Number(1, seq) for seq in range(1, len(numbers) + 1)]
+        assert numbers == [ReadingNumber(1, seq) for seq in range(1, len(numbers) + 1)]
         counts.append(len(numbers))
     assert counts == sorted(counts)
     assert counts[-1] == 6
@@ -68,7 +68,7 @@ def test_single_flipped_bit_never_changes_a_reading(tmp_path: Path) -> None:
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         numbers = reopened(tmp_path)
-        assert numbers == [Number(1, seq) for seq in range(1, len(numbers) + 1)]
+        assert numbers == [ReadingNumber(1, seq) for seq in range(1, len(numbers) + 1)]
     path.write_bytes(whole)
     assert len(reopened(tmp_path)) == 4
 
@@ -82,8 +82,8 @@ def test_rotten_segment_does_not_take_the_others_with_it(tmp_path: Path) -> None
     data[len(data) // 2] ^= 0xFF
     paths[1].write_bytes(data)
     numbers = reopened(tmp_path)
-    assert numbers[0] == Number(1, 1)
-    assert numbers[-1] == Number(1, 400)
+    assert numbers[0] == ReadingNumber(1, 1)
+    assert numbers[-1] == ReadingNumber(1, 400)
     assert 300 < len(numbers) < 400
 
 
@@ -91,19 +91,19 @@ def test_acknowledged_readings_are_not_read_again(tmp_path: Path) -> None:
     """The mark survives the restart, and acknowledged segments leave the disk."""
     spool = filled(tmp_path, 400)
     before = spool.bytes_used
-    spool.acknowledge(Number(1, 399))
+    spool.acknowledge(ReadingNumber(1, 399))
     assert spool.bytes_used < before / 3
     spool.close()
-    assert reopened(tmp_path) == [Number(1, 400)]
+    assert reopened(tmp_path) == [ReadingNumber(1, 400)]
 
 
 def test_everything_acknowledged_is_remembered(tmp_path: Path) -> None:
     """An empty spool still knows how far it was, or the next start would see a hole."""
     spool = filled(tmp_path, 400)
-    spool.acknowledge(Number(1, 400))
+    spool.acknowledge(ReadingNumber(1, 400))
     spool.close()
     again = Spool(tmp_path, BYTES_MAX)
-    assert again.mark == Number(1, 400)
+    assert again.mark == ReadingNumber(1, 400)
     assert again.read_next() is None
     again.close()
 
@@ -111,10 +111,10 @@ def test_everything_acknowledged_is_remembered(tmp_path: Path) -> None:
 def test_segment_is_deleted_only_after_the_mark_that_allows_it(tmp_path: Path) -> None:
     """Killed right after the deletion, the spool must not take the deleted for lost."""
     spool = filled(tmp_path, 400)
-    spool.acknowledge(Number(1, 399))
+    spool.acknowledge(ReadingNumber(1, 399))
     killed = Spool(tmp_path, BYTES_MAX)
-    assert killed.mark == Number(1, 399)
-    assert everything(killed) == [Number(1, 400)]
+    assert killed.mark == ReadingNumber(1, 399)
+    assert everything(killed) == [ReadingNumber(1, 400)]
     killed.close()
     spool.close()
 
@@ -126,16 +126,16 @@ def test_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
     def fill() -> None:
         while True:
             seq = spool.last.seq + 1
-            spool.append(Number(1, seq), seq.to_bytes(100, "big"))
+            spool.append(ReadingNumber(1, seq), seq.to_bytes(100, "big"))
 
     with pytest.raises(SpoolFullError, match=f"of {BYTES_MAX} bytes"):
         fill()
     taken = spool.last.seq
     assert taken > 400
     assert spool.bytes_used <= BYTES_MAX
-    spool.acknowledge(Number(1, taken // 2))
-    spool.append(Number(1, taken + 1), (taken + 1).to_bytes(100, "big"))
-    assert everything(spool)[-1] == Number(1, taken + 1)
+    spool.acknowledge(ReadingNumber(1, taken // 2))
+    spool.append(ReadingNumber(1, taken + 1), (taken + 1).to_bytes(100, "big"))
+    assert everything(spool)[-1] == ReadingNumber(1, taken + 1)
     spool.close()
 
 
@@ -143,11 +143,11 @@ def test_oldest_make_room_when_told_so(tmp_path: Path) -> None:
     """With `drop_oldest` the newest are kept and the bound holds."""
     spool = Spool(tmp_path, BYTES_MAX, drop_oldest=True)
     for seq in range(1, 3_001):
-        spool.append(Number(1, seq), seq.to_bytes(100, "big"))
+        spool.append(ReadingNumber(1, seq), seq.to_bytes(100, "big"))
         assert spool.bytes_used <= BYTES_MAX
     numbers = everything(spool)
-    assert numbers[-1] == Number(1, 3_000)
-    assert numbers == [Number(1, seq) for seq in range(numbers[0].seq, 3_001)]
+    assert numbers[-1] == ReadingNumber(1, 3_000)
+    assert numbers == [ReadingNumber(1, seq) for seq in range(numbers[0].seq, 3_001)]
     spool.close()
 
 
@@ -155,8 +155,8 @@ def test_spool_full_of_acknowledged_readings_takes_more(tmp_path: Path) -> None:
     """What is acknowledged never counts against a new reading."""
     spool = Spool(tmp_path, BYTES_MAX)
     for seq in range(1, 5_001):
-        spool.append(Number(1, seq), seq.to_bytes(100, "big"))
-        spool.acknowledge(Number(1, seq))
+        spool.append(ReadingNumber(1, seq), seq.to_bytes(100, "big"))
+        spool.acknowledge(ReadingNumber(1, seq))
     assert spool.read_next() is None
     assert spool.bytes_used <= BYTES_MAX
     spool.close()
@@ -174,13 +174,13 @@ def test_full_disk_is_an_error_and_recovers(
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(SpoolError, match="make room") as caught:
-        spool.append(Number(1, 4), b"")
+        spool.append(ReadingNumber(1, 4), b"")
     assert caught.value.errno == errno.ENOSPC
     monkeypatch.undo()
-    spool.append(Number(1, 4), (4).to_bytes(4, "big"))
-    assert everything(spool) == [Number(1, seq) for seq in range(1, 5)]
+    spool.append(ReadingNumber(1, 4), (4).to_bytes(4, "big"))
+    assert everything(spool) == [ReadingNumber(1, seq) for seq in range(1, 5)]
     spool.close()
-    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 5)]
+    assert reopened(tmp_path) == [ReadingNumber(1, seq) for seq in range(1, 5)]
 
 
 def test_full_disk_does_not_stop_acknowledgements_from_freeing_it(
@@ -194,7 +194,7 @@ def test_full_disk_does_not_stop_acknowledgements_from_freeing_it(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    spool.acknowledge(Number(1, 390))
+    spool.acknowledge(ReadingNumber(1, 390))
     monkeypatch.undo()
     assert spool.bytes_used < before / 3
     assert [number.seq for number in everything(spool)] == list(range(391, 401))
@@ -215,9 +215,9 @@ def test_failed_sync_is_not_taken_for_success(
         spool.sync()
     assert spool.unsynced == 3
     monkeypatch.undo()
-    spool.append(Number(1, 4), (4).to_bytes(4, "big"))
+    spool.append(ReadingNumber(1, 4), (4).to_bytes(4, "big"))
     spool.close()
-    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 5)]
+    assert reopened(tmp_path) == [ReadingNumber(1, seq) for seq in range(1, 5)]
 
 
 @pytest.mark.parametrize("failures", [1, 5])
@@ -228,7 +228,7 @@ def test_reading_in_a_file_whose_sync_failed_is_not_called_safe(
     spool = filled(tmp_path, 3)
     spool.sync()
     for seq in (4, 5):
-        spool.append(Number(1, seq), seq.to_bytes(4, "big"))
+        spool.append(ReadingNumber(1, seq), seq.to_bytes(4, "big"))
     (doubtful,) = tmp_path.glob("*.spool")
     synced = spool._segments[0].synced
 
@@ -241,12 +241,12 @@ def test_reading_in_a_file_whose_sync_failed_is_not_called_safe(
             spool.sync()
     assert spool.unsynced == 2
     monkeypatch.undo()
-    spool.append(Number(1, 6), (6).to_bytes(4, "big"))
+    spool.append(ReadingNumber(1, 6), (6).to_bytes(4, "big"))
     spool.sync()
     assert spool.unsynced == 0
-    assert everything(spool) == [Number(1, seq) for seq in range(1, 7)]
+    assert everything(spool) == [ReadingNumber(1, seq) for seq in range(1, 7)]
     os.truncate(doubtful, synced)  # a power cut: these pages never reached the disk
-    assert reopened(tmp_path) == [Number(1, seq) for seq in range(1, 7)]
+    assert reopened(tmp_path) == [ReadingNumber(1, seq) for seq in range(1, 7)]
     assert len(list(tmp_path.glob("*.spool"))) == 2  # failed attempts leave nothing behind
     spool.close()
 

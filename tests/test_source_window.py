@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from edge_opid.source import Number, ResendWindow
+from edge_opid.source import ReadingNumber, ResendWindow
 
 
 def filled(count: int, **options: float) -> ResendWindow:
     window = ResendWindow(**options)  # type: ignore[arg-type]
     for seq in range(1, count + 1):
-        window.add(Number(1, seq), bytes([seq]))
+        window.add(ReadingNumber(1, seq), bytes([seq]))
     return window
 
 
@@ -34,7 +34,7 @@ def test_slow_node_that_answers_gets_no_copies() -> None:
     window = filled(100, resend_s=10.0)
     due(window, 0.0)
     for second in range(1, 100):
-        assert window.acknowledge(Number(1, second), float(second * 5))
+        assert window.acknowledge(ReadingNumber(1, second), float(second * 5))
         assert due(window, second * 5 + 4.9) == []
     assert window.resent == 0
 
@@ -43,11 +43,11 @@ def test_repeated_acknowledgement_brings_everything_after_it_once() -> None:
     """The node asks for a gap by repeating itself; asking ten times brings one copy."""
     window = filled(5)
     due(window, 0.0)
-    window.acknowledge(Number(1, 2), 0.5)
-    assert not window.acknowledge(Number(1, 2), 0.6)  # too soon: it may still be on its way
+    window.acknowledge(ReadingNumber(1, 2), 0.5)
+    assert not window.acknowledge(ReadingNumber(1, 2), 0.6)  # too soon: it may still be on its way
     assert due(window, 0.6) == []
     for _ in range(10):
-        window.acknowledge(Number(1, 2), 2.0)
+        window.acknowledge(ReadingNumber(1, 2), 2.0)
     assert due(window, 2.0) == [3, 4, 5]
     assert due(window, 2.1) == []
     assert len(window) == 3
@@ -57,8 +57,8 @@ def test_old_acknowledgement_frees_nothing() -> None:
     """A late or reordered acknowledgement is not a step back."""
     window = filled(5)
     due(window, 0.0)
-    window.acknowledge(Number(1, 4), 1.0)
-    assert not window.acknowledge(Number(1, 2), 9.0)
+    window.acknowledge(ReadingNumber(1, 4), 1.0)
+    assert not window.acknowledge(ReadingNumber(1, 2), 9.0)
     assert due(window, 9.0) == []
     assert len(window) == 1
 
@@ -66,20 +66,20 @@ def test_old_acknowledgement_frees_nothing() -> None:
 def test_next_boot_waits_until_the_last_one_is_acknowledged() -> None:
     """Two lives of a script are never on their way together."""
     window = filled(2)
-    assert not window.takes(Number(2, 1))
-    window.acknowledge(Number(1, 1), 0.0)
-    assert not window.takes(Number(2, 1))
-    window.acknowledge(Number(1, 2), 0.0)
-    assert window.takes(Number(2, 1))
+    assert not window.takes(ReadingNumber(2, 1))
+    window.acknowledge(ReadingNumber(1, 1), 0.0)
+    assert not window.takes(ReadingNumber(2, 1))
+    window.acknowledge(ReadingNumber(1, 2), 0.0)
+    assert window.takes(ReadingNumber(2, 1))
     assert len(window) == 0
 
 
 def test_window_has_an_end() -> None:
     """Never more than `size` on the way."""
     window = filled(3, size=3)
-    assert not window.takes(Number(1, 4))
-    window.acknowledge(Number(1, 1), 0.0)
-    assert window.takes(Number(1, 4))
+    assert not window.takes(ReadingNumber(1, 4))
+    window.acknowledge(ReadingNumber(1, 1), 0.0)
+    assert window.takes(ReadingNumber(1, 4))
     assert len(window) == 2
 
 
@@ -105,9 +105,9 @@ def test_network_that_loses_doubles_and_reorders_is_survived(seed: int) -> None:
     while len(window) or offered < 300:
         now += 0.1
         assert now < 3_000, "it never ends"
-        while offered < 300 and window.takes(Number(1, offered + 1)):
+        while offered < 300 and window.takes(ReadingNumber(1, offered + 1)):
             offered += 1
-            window.add(Number(1, offered), b"")
+            window.add(ReadingNumber(1, offered), b"")
         for pending in window.due(now):
             for _ in range(dice.choice([0, 1, 1, 2])):
                 flying.append((now + dice.random(), pending.number.seq))
@@ -119,5 +119,5 @@ def test_network_that_loses_doubles_and_reorders_is_survived(seed: int) -> None:
                 acks.append((now + dice.random(), len(applied)))
         for ack in sorted(a for a in acks if a[0] <= now):
             acks.remove(ack)
-            window.acknowledge(Number(1, ack[1]), now)
+            window.acknowledge(ReadingNumber(1, ack[1]), now)
     assert applied == list(range(1, 301))

@@ -8,12 +8,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from store_life import SMALL, Life
+from support.store_life import SMALL, Life
 
 from edge_opid.store import Store, StoreError
 from edge_opid.store.frames import SegmentHeader, encode_frame
 from edge_opid.store.segment import Segment
-from firmware_sim.disk import PowerCut, TornDisk
+from firmware_sim.simulated.disk import PowerCut, TornDisk
 
 ROOMY = replace(SMALL, segments_max=16)  # so that no snapshot is due besides those asked for
 

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from store_life import SMALL
+from support.store_life import SMALL
 
 import edge_opid.store
-from edge_opid.store import Limits, RealDisk, Store, StoreError
-from firmware_sim.disk import TornDisk
+from edge_opid.store import RealDisk, Store, StoreError, StoreLimits
+from firmware_sim.simulated.disk import TornDisk
 
 
 @pytest.fixture(params=["real", "torn"])
@@ -181,8 +181,8 @@ def test_read_only_file_is_read_and_written_again_once_that_is_allowed(tmp_path,
 
 CHILD = """
 import sys
-from edge_opid.store import Limits, RealDisk, Store
-store, found = Store.open(RealDisk(sys.argv[1]), Limits(segment_bytes=2**18))
+from edge_opid.store import StoreLimits, RealDisk, Store
+store, found = Store.open(RealDisk(sys.argv[1]), StoreLimits(segment_bytes=2**18))
 list(found.records)
 while True:
     for _ in range(5):
@@ -204,7 +204,7 @@ def test_process_killed_again_and_again_loses_nothing_it_reported(tmp_path):
             child.send_signal(signal.SIGKILL)
             lines += [int(line) for line in child.stdout.read().split(b"\n")[:-1]]
         with RealDisk(tmp_path) as disk:
-            _, found = Store.open(disk, Limits(segment_bytes=2**18))
+            _, found = Store.open(disk, StoreLimits(segment_bytes=2**18))
             records = list(found.records)
         assert found.end >= lines[-1] > reported
         assert records == [b"%d " % i * 20 for i in range(found.index, found.end)]

@@ -7,12 +7,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from store_life import SMALL, Life
+from support.store_life import SMALL, Life
 
-from edge_opid.store import Limits, Store, StoreError
+from edge_opid.store import Store, StoreError, StoreLimits
 from edge_opid.store.frames import encode_frame
 from edge_opid.store.segment import Segment
-from firmware_sim.disk import PowerCut, TornDisk
+from firmware_sim.simulated.disk import PowerCut, TornDisk
 
 CODES = (errno.ENOSPC, errno.EROFS, errno.EIO)
 CHANGES = ("create", "write", "sync", "replace", "remove", "sync_names")
@@ -313,7 +313,7 @@ def test_record_and_snapshot_beyond_the_limit_are_refused_with_both_values():
 
 def test_largest_group_fits_into_an_empty_segment():
     """The largest pending group and the smallest segment the limits allow."""
-    limits = Limits(page_bytes=512, segment_bytes=4096, record_bytes_max=3544,
+    limits = StoreLimits(page_bytes=512, segment_bytes=4096, record_bytes_max=3544,
                     pending_bytes_max=3552)  # fmt: skip
     disk = TornDisk()
     store, _ = Store.open(disk, limits)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from mosquitto import Mosquitto
-from node_process import NodeProcess, listening, wait_until
-from rig import CLASSES
+from support.mosquitto import Mosquitto
+from support.node_process import NodeProcess, listening, wait_until
+from support.rig import CLASSES
 
 from edge_opid.source import connect
 from edge_opid.store import RealDisk, Store, StoreError

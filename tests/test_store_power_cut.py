@@ -6,10 +6,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from store_life import SMALL, Life
+from support.store_life import SMALL, Life
 
 from edge_opid.store import snapshots
-from firmware_sim.disk import PowerCut, TornDisk
+from firmware_sim.simulated.disk import PowerCut, TornDisk
 
 RECORDS = 300
 SNAPSHOTS_AT = (100, 200)

@@ -16,9 +16,9 @@ import pytest
 from conftest import DATA
 
 from benchmarks.tflite.files import EXTRAS, available, bundled, fits, real, scored
-from edge_opid import tflite
-from edge_opid.model import CompactModel, ModelError
-from edge_opid.tflite import FILE_BYTES_MAX, load_tflite, sealed
+from edge_opid.models import tflite
+from edge_opid.models.matrix import CompactModel, ModelError
+from edge_opid.models.tflite import FILE_BYTES_MAX, load_tflite, sealed
 from gateway.estage import LinearModel
 from gateway.tflite import folded_to_tflite, to_tflite
 
@@ -111,7 +111,10 @@ def test_a_node_serves_the_file_until_a_sensor_falls_silent(tmp_path, extra, for
 
 def told_by(extra, path):
     """What tests/tflite_node.py prints in the environment of an extra."""
-    command = [environment_of(extra) / "bin" / "python", Path(__file__).with_name("tflite_node.py")]
+    command = [
+        environment_of(extra) / "bin" / "python",
+        Path(__file__).parent / "support" / "tflite_node.py",
+    ]
     done = subprocess.run(
         [*command, path], capture_output=True, text=True, check=False, timeout=120
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fleet_rig import FleetRig
-from rig import Rig
+from support.fleet_rig import FleetRig
+from support.rig import Rig
 from test_node_life import accuracy, live, world
 
 from edge_opid import WarmUp
+from edge_opid.config.node import SensorConfig
 from edge_opid.layout.nonsense import sensible
-from edge_opid.node.config import SensorConfig
 from edge_opid.wire import Channel, NodeTopics, Reading, SensorDeployed, encode
 from gateway.registry import SensorState
 
@@ -100,7 +100,7 @@ def test_a_node_is_half_blind_for_ever_after_eleven_codes():
     rig = Rig.make(sensors=sensors)
     live(rig, rows, labels)
     assert accuracy(rig, labels, 500) > 0.92
-    scales = {s.id: s.scale for s in rig.node.state.senses.sensors.values()}
+    scales = {s.id: s.scale for s in rig.node.state.local_models.sensors.values()}
     assert all(0.7 < scale < 1.4 for scale in scales.values())
     assert rig.node.counts["values-set-aside"] == 2
     assert rig.node.status(0).degraded == (

@@ -29,7 +29,7 @@ from edge_opid.wire import (
     SensorDeployed,
     SensorDescription,
     Status,
-    Summary,
+    SummaryMessage,
     Weights,
     WireError,
     decode,
@@ -162,7 +162,7 @@ def test_an_oversized_payload(kind: type[Message]) -> None:
 
 def test_a_small_message_padded_to_the_size_of_a_large_one() -> None:
     """Where a large message may come, a small one still has its own limit."""
-    assert refusal(changed(junk=bytes(9_000)), Reading, Summary) == "size"
+    assert refusal(changed(junk=bytes(9_000)), Reading, SummaryMessage) == "size"
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\xc0", b"\x90", b"21.5", b"{}", b'{"v":1}'])
@@ -307,8 +307,13 @@ def test_a_whole_number_is_refused_as_a_value() -> None:
 
 def test_a_nan_hidden_in_the_bytes_of_an_array() -> None:
     """Arrays are looked through, in float32 and in float16."""
-    assert refusal(changed("summary", gram=to_bytes([4.0, np.nan, 3.0])), Summary) == "nonfinite"
-    assert refusal(changed("summary", moment=b"\x00\x00\x80\x7f" * 4), Summary) == "nonfinite"
+    assert (
+        refusal(changed("summary", gram=to_bytes([4.0, np.nan, 3.0])), SummaryMessage)
+        == "nonfinite"
+    )
+    assert (
+        refusal(changed("summary", moment=b"\x00\x00\x80\x7f" * 4), SummaryMessage) == "nonfinite"
+    )
     plain = msgpack.unpackb(golden("desired"))
     plain["weights"]["matrices"]["V"]["data"] = b"\x00\x7c" * 4
     assert refusal(msgpack.packb(plain), Desired) == "nonfinite"
@@ -320,7 +325,7 @@ def test_a_nan_hidden_in_the_bytes_of_an_array() -> None:
 )
 def test_an_array_of_another_shape(fields: dict[str, Any]) -> None:
     """A shape is a length check."""
-    assert refusal(changed("summary", **fields), Summary) == "shape"
+    assert refusal(changed("summary", **fields), SummaryMessage) == "shape"
 
 
 def test_a_shape_that_would_overflow() -> None:
@@ -357,11 +362,11 @@ CONTRADICTIONS = [
         "content",
     ),
     ("replaces itself", "sensor_deployed", SensorDeployed, {"replaces": "pm-2"}, "content"),
-    ("rho zero", "summary", Summary, {"rho": 0.0}, "range"),
-    ("too wide", "summary", Summary, {"width": 161}, "range"),
-    ("summed over twice", "summary", Summary, {"sensors": ["pm-1", "pm-1"]}, "content"),
-    ("vanishes unsummed", "summary", Summary, {"sensors": ["pm-2"]}, "content"),
-    ("summed over nobody knows what", "summary", Summary, {"sensors": ...}, "missing"),
+    ("rho zero", "summary", SummaryMessage, {"rho": 0.0}, "range"),
+    ("too wide", "summary", SummaryMessage, {"width": 161}, "range"),
+    ("summed over twice", "summary", SummaryMessage, {"sensors": ["pm-1", "pm-1"]}, "content"),
+    ("vanishes unsummed", "summary", SummaryMessage, {"sensors": ["pm-2"]}, "content"),
+    ("summed over nobody knows what", "summary", SummaryMessage, {"sensors": ...}, "missing"),
     ("introduced twice", "introduction", Introduction, {"sensors": [SENSOR, SENSOR]}, "content"),
     ("a stranger vanishes", "introduction", Introduction, {"vanishing": ["b"]}, "content"),
     ("nobody introduced", "introduction", Introduction, {"sensors": []}, "content"),
@@ -473,7 +478,7 @@ def test_the_largest_promised_messages_do_not_fit() -> None:
         ),
         Example(InstanceId(ids[0], top, top), top, top, dict.fromkeys(ids, 0.5), classes[0]),
         Introduction(top, top, sensors, ids, 8.0, classes, top),
-        Summary(top, 160, 16, ids, ids, 0.5, 0.5, top, 0.5, gram, moment),
+        SummaryMessage(top, 160, 16, ids, ids, 0.5, 0.5, top, 0.5, gram, moment),
         _with_matrices(desired, model),
         _with_matrices(desired, landmarks),
     ):

@@ -29,7 +29,7 @@ from edge_opid.wire import (
     SensorReturned,
     SensorSilent,
     Status,
-    Summary,
+    SummaryMessage,
     Topic,
     Weights,
     WireError,
@@ -79,7 +79,7 @@ def matrices(draw: st.DrawFn) -> Matrix:
 
 
 @st.composite
-def summaries(draw: st.DrawFn) -> Summary:
+def summaries(draw: st.DrawFn) -> SummaryMessage:
     width, classes = draw(st.integers(1, 6)), draw(st.integers(2, 4))
     single = st.floats(width=32, allow_nan=False, allow_infinity=False)
     size = width * (width + 1) // 2
@@ -89,7 +89,7 @@ def summaries(draw: st.DrawFn) -> Summary:
     sensors = draw(name_tuples)
     vanishing = tuple(each for each in sensors if draw(st.booleans()))
     rest = (draw(positives), draw(positives), draw(counts), draw(positives))
-    return Summary(draw(counts), width, classes, sensors, vanishing, *rest, gram, moment)
+    return SummaryMessage(draw(counts), width, classes, sensors, vanishing, *rest, gram, moment)
 
 
 Described = tuple[tuple[SensorDescription, ...], tuple[str, ...], float, tuple[str, ...]]

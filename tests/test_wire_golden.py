@@ -27,7 +27,7 @@ from edge_opid.wire import (
     SensorReturned,
     SensorSilent,
     Status,
-    Summary,
+    SummaryMessage,
     Weights,
     decode,
     encode,
@@ -84,7 +84,7 @@ EXAMPLES: dict[str, Message] = {
         window_ms=500,
     ),
     "example": Example(INSTANCE, 3, NOON_MS, {"t-1": 21.5, "pm-2": 11.0}, "frisch"),
-    "summary": Summary(
+    "summary": SummaryMessage(
         layout_version=2,
         width=2,
         classes=2,
@@ -167,6 +167,6 @@ def test_a_summary_of_the_usual_size_needs_less_than_the_limit() -> None:
     """75 columns and 3 classes: 12.3 kB of numbers, a sixth of the largest payload, and names."""
     numbers, names = 75 * 76 // 2 + 75 * 3, tuple(f"s-{i:02}" for i in range(74))
     gram, moment = bytes(4 * 75 * 76 // 2), bytes(4 * 75 * 3)
-    summary = Summary(1, 75, 3, names, (), 1.0, 1.0, 10, 10.0, gram, moment)
+    summary = SummaryMessage(1, 75, 3, names, (), 1.0, 1.0, 10, 10.0, gram, moment)
     named = 4 * numbers + 74 * len("-s-00")
     assert named < len(encode(summary)) < named + 200 < LIMITS.payload_bytes_max / 5

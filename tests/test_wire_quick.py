@@ -20,8 +20,7 @@ from edge_opid.wire import (
     decode,
     encode,
 )
-from edge_opid.wire.codec import SCHEMA_VERSION
-from edge_opid.wire.quick import BYTES_MAX, quick
+from edge_opid.wire.codec import BYTES_MAX, SCHEMA_VERSION, quick
 
 NUMBER = InstanceId("attic", 3, 12)
 USUAL = (

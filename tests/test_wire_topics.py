@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge_opid.wire import (
-    Channel,
-    Filter,
-    NodeTopics,
-    Topic,
-    WireError,
-    check_id,
-    gateway_filters,
-)
+from edge_opid.wire import Channel, Filter, NodeTopics, Topic, WireError, check_id, gateway_filters
 
 MATCHES = [
     ("opid/1/farm/n1/reading/attic", "opid/1/farm/n1/reading/attic"),

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from benchmarks.changes.streams import MEASURED, Row, Stage, Stream
 from edge_opid import Layout, WarmUp, WoodburyLearner
-from edge_opid.node.config import NodeConfig, SensorConfig
+from edge_opid.config.node import NodeConfig, SensorConfig
 from edge_opid.node.effects import Noted, Predicted
-from edge_opid.node.inputs import Accepted, Ordered
+from edge_opid.node.journal_records import Accepted, Ordered
+from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
-from edge_opid.node.senses import Senses
 from edge_opid.node.state import NodeState
 from edge_opid.wire import Desired, SensorDescription, encode
 
@@ -77,12 +77,12 @@ class Node:
     def _in_double(self) -> None:
         state, plain = self.state, self.state.learning
         state.learning = DoubleLearning(plain.classes, plain.lam, plain.rho, plain.forgetting)
-        sensors = list(state.senses.sensors.values())
-        state.senses = Senses(sensors, (), GATE, state.learning)
+        sensors = list(state.local_models.sensors.values())
+        state.local_models = LocalModels(sensors, (), GATE, state.learning)
 
     def _measure(self, stage: Stage) -> None:
         """Descriptions of the sensors that have none yet, from what they said before."""
-        self.known |= self.state.senses.sensors
+        self.known |= self.state.local_models.sensors
         fresh = [name for name in stage.sensors if name not in self.known]
         warmup = WarmUp(fresh, MEASURED, self.knots, gate=GATE)
         for row in self.stream.before(stage):
@@ -127,8 +127,8 @@ class Restart(Node):
 
     def _move(self, stage: Stage) -> None:
         super()._move(stage)
-        self.state.senses.start_over(self._described(stage.sensors))
-        self.state.senses.bridge = None
+        self.state.local_models.start_over(self._described(stage.sensors))
+        self.state.local_models.bridge = None
 
 
 class ZeroFill(Node):
@@ -139,8 +139,8 @@ class ZeroFill(Node):
     """
 
     def _move(self, stage: Stage) -> None:  # noqa: ARG002 - all that are known, not only the living
-        self.state.senses.obey(list(self.known.values()), (), GATE, 1.0)
-        self.state.senses.bridge = None
+        self.state.local_models.obey(list(self.known.values()), (), GATE, 1.0)
+        self.state.local_models.bridge = None
 
 
 class Oracle(Restart):
@@ -148,7 +148,7 @@ class Oracle(Restart):
 
     def _move(self, stage: Stage) -> None:
         super()._move(stage)
-        senses = self.state.senses
+        local_models = self.state.local_models
         for place in range(stage.rows.start):
-            x = senses.encode(self.stream.row(place, stage.sensors))
-            senses.learn(x, int(self.stream.y[place]))
+            x = local_models.encode(self.stream.row(place, stage.sensors))
+            local_models.learn(x, int(self.stream.y[place]))

@@ -33,11 +33,11 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # ships no types
 from nacl.signing import SigningKey
 
-from edge_opid.node import inputs
+from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
+from edge_opid.node import journal_records as inputs
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release
-from edge_opid.node.config import ForeignConfig, NodeConfig, SensorConfig
-from edge_opid.node.edge_node import EdgeNode
 from edge_opid.node.foreign import parse
+from edge_opid.node.node import Node
 from edge_opid.wire import (
     LIMITS,
     MESSAGES_ON,
@@ -196,7 +196,7 @@ class Chatter:
     """Deliveries to a node: some as they should be, some nearly, some of no sense at all."""
 
     rng: Random
-    node: EdgeNode
+    node: Node
 
     def __post_init__(self) -> None:
         self.mutator = Mutator(self.rng)
@@ -335,7 +335,7 @@ class Driven:
     mark: tuple[int, bytes] | None = None  # a snapshot on the way
 
     def __post_init__(self) -> None:
-        self.node = EdgeNode(self.config, [KEY.verify_key])
+        self.node = Node(self.config, [KEY.verify_key])
 
     def handle(self, topic: str, payload: bytes) -> list[Action]:
         """One delivery."""
@@ -392,7 +392,7 @@ class Driven:
         """The journal alone, or a snapshot and the journal after it: the same bits."""
         self.settle()
         for since, snapshot in ((0, None), self.mark or (0, None)):
-            again = EdgeNode(self.config, [KEY.verify_key])
+            again = Node(self.config, [KEY.verify_key])
             again.restore(snapshot, self.durable[since:])
             if again.snapshot() != self.node.snapshot():
                 raise Finding(f"replay of {len(self.durable)} records from {since} on differs")

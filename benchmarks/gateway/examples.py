@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 from nacl.signing import SigningKey
 
+from edge_opid.config.node import NodeConfig, SensorConfig
 from edge_opid.node.actions import Append, Commit, Publish
-from edge_opid.node.config import NodeConfig, SensorConfig
-from edge_opid.node.edge_node import EdgeNode
+from edge_opid.node.node import Node
 from edge_opid.wire import (
     Channel,
     Desired,
@@ -39,10 +39,10 @@ WINDOW_MS = 500
 Delivery = tuple[str, bytes, int]
 
 
-def node_of(names: list[str], wanted: int) -> EdgeNode:
+def node_of(names: list[str], wanted: int) -> Node:
     """A node with these sensors, which owes so many examples."""
     sensors = tuple(SensorConfig(name, reference=0.0, scale=1.0) for name in names)
-    node = EdgeNode(
+    node = Node(
         NodeConfig(site="farm", node="n1", classes=CLASSES, sensors=sensors, window_ms=WINDOW_MS),
         [KEY.verify_key],
     )

@@ -28,7 +28,7 @@ from edge_opid.wire import (
     SensorDescription,
     SensorRetired,
     Status,
-    Summary,
+    SummaryMessage,
     encode,
     open_sealed,
     to_bytes,
@@ -49,7 +49,7 @@ def summary(sensors: list[str], layout_version: int) -> bytes:
         learner.learn_one(np.append(rng.normal(size=width - 1) + label, 1.0), label)
     known = learner.summary("float32")
     return encode(
-        Summary(
+        SummaryMessage(
             layout_version,
             width,
             len(CLASSES),

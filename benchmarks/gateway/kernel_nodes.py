@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common.data import DATA
-from edge_opid.forms import model_from_weights
+from edge_opid.models import model_from_weights
 from edge_opid.wire import Matrix, Weights
 from gateway.estage import (
     LINEAR,
@@ -36,7 +36,7 @@ from gateway.estage import (
     hits_on,
 )
 from gateway.estage.tuning import tuned
-from gateway.fitted_models import FittedKernel, kernel_parts
+from gateway.fitting.models import FittedKernel, kernel_parts
 
 Floats = NDArray[np.float64]
 READINGS, N, FRESH = 1000, 240, 1000

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gateway.registry import NodeRecord, OrderRecord, Record
-from gateway.store import Store
+from gateway.store import FleetStore
 
 NODES, PAYLOAD_BYTES, ROUNDS = 1_000, 1_024, 7
 
@@ -39,7 +39,7 @@ def milliseconds(doing: Callable[[], object]) -> float:
 
 def measure(url: str) -> None:
     """Print the figures of one database."""
-    with Store.open(url) as store:
+    with FleetStore.open(url) as store:
         store.claim()
         waves = [records(each) for each in range(1, ROUNDS + 1)]
         first, *later = [milliseconds(partial(store.save, wave)) for wave in waves]

@@ -27,7 +27,7 @@ from benchmarks.gateway import estage
 from benchmarks.gateway.fleet import CLASSES, KEY, SITE, roomy
 from benchmarks.node.parts import certificates, line_of, memory_mb, mosquitto, process
 from edge_opid.link.mqtt import MqttLink
-from gateway.store import Store
+from gateway.store import FleetStore
 
 RATIO_MAX = 4.0
 WAIT_S = 300.0
@@ -83,7 +83,7 @@ def waves(log: Path, nodes: int) -> list[float]:
 
 def layouts_reported(database: str, nodes: int, version: int) -> bool:
     """Whether every node has reported this layout, and obeys the newest order."""
-    with Store.open(database) as store:
+    with FleetStore.open(database) as store:
         found = store.fleet()
     orders = {order.key: order.version for order in found.orders}
     return len(found.nodes) == nodes and all(
@@ -109,7 +109,7 @@ def measure(folder: Path, nodes: int, sensors: int) -> dict[str, float]:
                 wait_until(lambda: layouts_reported(database, nodes, 2), "all report the change")
                 wait_until(lambda: bool(waves(log, nodes)), "all have the new weights")
             resident = memory_mb(served.pid)
-        with Store.open(database) as store:
+        with FleetStore.open(database) as store:
             size = max(len(order.payload) for order in store.fleet().orders)
         bare = [bare_publishing(port, nodes, size) for _ in range(ROUNDS)]
     return {

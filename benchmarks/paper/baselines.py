@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from edge_opid.learner.statistics import Statistics
 from gateway.estage.batch import Batch, Floats, Ints
-from gateway.estage.folding import Folded
 from gateway.estage.logistic import COSTS, one_vs_rest
 from gateway.estage.models import LinearModel, LinearPath
+from gateway.estage.to_matrix import Folded
 from gateway.estage.tuning import log_loss, one_of, tuned
 
 Columns = Literal["both", "survivors", "new"]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gateway.estage.batch import Batch, Floats, Ints
+from gateway.estage.fold_sums import Sums, training_sums
 from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
-from gateway.estage.sums import Sums, training_sums
 from gateway.estage.tuning import Single, tuned
 
 STRENGTHS = 10.0 ** np.linspace(4, -4, 17)

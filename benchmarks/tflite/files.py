@@ -28,7 +28,7 @@ from sklearn import datasets
 
 from benchmarks.common.data import DATA
 from benchmarks.tflite.scores import TIMED, seconds
-from edge_opid.model import CompactModel
+from edge_opid.models.matrix import CompactModel
 from gateway.estage import LINEAR, LinearModel, fit_best, fit_opid, fold
 from gateway.tflite import Weights, folded_to_tflite, to_tflite
 

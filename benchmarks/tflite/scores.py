@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from edge_opid.model import Predictor
-from edge_opid.tflite import load_tflite
+from edge_opid.models.matrix import Predictor
+from edge_opid.models.tflite import load_tflite
 
 ROUNDS, TIMED = 20, 500
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from edge_opid import GramLearner, WoodburyLearner, kernel
+from edge_opid import GramLearner, WoodburyLearner
+from edge_opid import native as kernel
 
 CLASSES = 3
 READINGS = 64  # distinct readings, used round and round

@@ -9,7 +9,7 @@ It prints whose readings are in, who lacks a sensor, and how often one node and 
 import numpy as np
 
 from edge_opid import GramLearner
-from gateway.pooling import Member, pool
+from gateway.fitting.pooling import Member, pool
 
 chance = np.random.default_rng(9)
 y = chance.integers(0, 2, 1100)

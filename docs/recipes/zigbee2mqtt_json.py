@@ -8,9 +8,9 @@ It prints what the node would publish for a message without a label, and what it
 
 import json
 
-from edge_opid.config import parse_config
+from edge_opid.config.service import parse_config
 from edge_opid.node.actions import Publish
-from edge_opid.node.edge_node import EdgeNode
+from edge_opid.node.node import Node
 
 CONFIG = """
 node = { site = "home", node = "north", classes = ["dry", "fine"], prediction_format = "json" }
@@ -22,7 +22,7 @@ source = "{1}"                          # is a source of its own,
 fields = { soil_moisture = "{1}" }      # this field is the sensor of that name,
 label_field = "verdict"                 # and here somebody said what it was
 """
-node, topic = EdgeNode(parse_config(CONFIG, {}).node), "zigbee2mqtt/soil/fern"
+node, topic = Node(parse_config(CONFIG, {}).node), "zigbee2mqtt/soil/fern"
 for second, moisture in enumerate([12, 55, 20, 48]):
     message = {"soil_moisture": moisture, "verdict": "dry" if moisture < 30 else "fine"}
     node.handle(topic, json.dumps(message).encode(), 1000 * second, None)

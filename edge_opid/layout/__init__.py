@@ -1,9 +1,8 @@
 """Named sensors in, columns out."""
 
-from .change import Change
-from .cost import Cost
-from .layout import Layout
-from .sensor import Pair, Sensor
-from .warmup import WarmUp
+from edge_opid.layout.change import Change
+from edge_opid.layout.layout import Cost, Layout
+from edge_opid.layout.sensor import Pair, Sensor
+from edge_opid.layout.warmup import WarmUp
 
 __all__ = ["Change", "Cost", "Layout", "Pair", "Sensor", "WarmUp"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .sensor import Pair, Sensor
+from edge_opid.layout.sensor import Pair, Sensor
 
 Vector = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from ..learner.contract import Learner
+from edge_opid.learner.contract import Learner
 
 L = TypeVar("L", bound=Learner)
 

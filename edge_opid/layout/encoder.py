@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ReadingError, Refusal
-from .basis import Hats, Vector, Waves
-from .sensor import Pair, Sensor
+from edge_opid.errors import ReadingError, Refusal
+from edge_opid.layout.basis import Hats, Vector, Waves
+from edge_opid.layout.sensor import Pair, Sensor
 
 ABSURD = 1e6
 """Scales from its reference at which no world, only a fault, can have moved a sensor."""

@@ -1,4 +1,7 @@
-"""Which sensor is which column: from named values to the numbers a learner takes."""
+"""Which sensor is which column: from named values to the numbers a learner takes.
+
+What a layout costs, said before it is paid.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LayoutError, MismatchError
-from .basis import Vector
-from .change import Change
-from .cost import Cost
-from .encoder import Encoder
-from .sensor import Pair, Sensor
+from edge_opid.errors import LayoutError, MismatchError
+from edge_opid.layout.basis import Vector
+from edge_opid.layout.change import Change
+from edge_opid.layout.encoder import Encoder
+from edge_opid.layout.sensor import Pair, Sensor
+from edge_opid.learner.gram import GramLearner
+from edge_opid.learner.settings import Settings
+from edge_opid.learner.woodbury import WoodburyLearner
 
 BIAS = "bias"
 FAR = 1e4
@@ -252,3 +257,35 @@ class Layout:
         sensors = [Sensor(name, at, scale, tuple(k)) for name, at, scale, k in saved["sensors"]]
         pairs = [Pair(*values) for values in saved["pairs"]]
         return cls(sensors, saved["vanishing"], pairs, gate=saved["gate"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The bytes a learner would take; printing it gives one line to read."""
+
+    sensors: int
+    vanishing_columns: int
+    surviving_columns: int
+    classes: int
+
+    @property
+    def woodbury_bytes(self) -> int:
+        """State of a float32 `WoodburyLearner`."""
+        return WoodburyLearner.bytes_for(self._settings)
+
+    @property
+    def gram_bytes(self) -> int:
+        """State of a float32 `GramLearner`."""
+        return GramLearner.bytes_for(self._settings)
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(self.vanishing_columns, self.surviving_columns, self.classes)
+
+    def __str__(self) -> str:
+        columns = self.vanishing_columns + self.surviving_columns
+        return (
+            f"{self.sensors} sensors, {columns} columns ({self.vanishing_columns} vanish): "
+            f"WoodburyLearner {self.woodbury_bytes / 1000:.1f} kB, "
+            f"GramLearner {self.gram_bytes / 1000:.1f} kB"
+        )

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..errors import LayoutError
+from edge_opid.errors import LayoutError
 
 
 @dataclass(frozen=True, slots=True)

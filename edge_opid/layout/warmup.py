@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LayoutError
-from .layout import Layout
-from .nonsense import described, sensible
-from .sensor import Pair, Sensor
+from edge_opid.errors import LayoutError
+from edge_opid.layout.layout import Layout
+from edge_opid.layout.nonsense import described, sensible
+from edge_opid.layout.sensor import Pair, Sensor
 
 NORMAL_SPREAD = 3.2897
 """How many standard deviations lie between the 5 % and the 95 % quantile of a normal sensor."""

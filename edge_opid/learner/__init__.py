@@ -1,10 +1,10 @@
 """The C-stage: two one-pass learners, and the contract both keep."""
 
-from .contract import Learner, Scores
-from .gram import GramLearner
-from .settings import Settings, SettingsError
-from .summary import Summary
-from .woodbury import WoodburyLearner
+from edge_opid.learner.contract import Learner, Scores
+from edge_opid.learner.gram import GramLearner
+from edge_opid.learner.settings import Settings, SettingsError
+from edge_opid.learner.summary import Summary
+from edge_opid.learner.woodbury import WoodburyLearner
 
 __all__ = [
     "GramLearner",

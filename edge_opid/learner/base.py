@@ -10,15 +10,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .. import kernel as kernels
-from ..errors import ReadingError, Refusal
-from ..kernel.packing import Floats, upper
-from . import changes
-from .contract import Learner
-from .reading import as_batch
-from .settings import EVIDENCE_MAX, LIMIT, Settings
-from .statistics import Statistics, carried
-from .summary import Summary, check_agreement
+from edge_opid import native as kernels
+from edge_opid.errors import ReadingError, Refusal
+from edge_opid.learner import changes
+from edge_opid.learner.checks import as_batch
+from edge_opid.learner.contract import Learner
+from edge_opid.learner.settings import EVIDENCE_MAX, LIMIT, Settings
+from edge_opid.learner.statistics import Statistics, carried
+from edge_opid.learner.summary import Summary, check_agreement
+from edge_opid.native.packing import Floats, upper
 
 
 class OnePassLearner(ABC):

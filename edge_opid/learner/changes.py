@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import LayoutError
+from edge_opid.errors import LayoutError
 
 
 def resplit(width: int, vanishing: Sequence[int]) -> list[int | None]:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from ..errors import Refusal
-from ..kernel.packing import Floats
-from .summary import Summary
+from edge_opid.errors import Refusal
+from edge_opid.learner.summary import Summary
+from edge_opid.native.packing import Floats
 
 
 class Scores(NamedTuple):

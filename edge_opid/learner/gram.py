@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..kernel import numpy_twin
-from ..kernel.packing import Floats, pack_root, unpack_root
-from ..kernel.rescue import solved
-from . import changes
-from .base import OnePassLearner
-from .contract import Scores
-from .reading import as_label, as_values, beyond
-from .settings import Settings
-from .statistics import Statistics, solve, system, upper_root
+from edge_opid.learner import changes
+from edge_opid.learner.base import OnePassLearner
+from edge_opid.learner.checks import as_label, as_values, beyond
+from edge_opid.learner.contract import Scores
+from edge_opid.learner.settings import Settings
+from edge_opid.learner.statistics import Statistics, solve, system, upper_root
+from edge_opid.native import numpy_twin
+from edge_opid.native.packing import Floats, pack_root, unpack_root
+from edge_opid.native.rescue import solved
 
 
 class GramLearner(OnePassLearner):

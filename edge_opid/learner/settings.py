@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import OpidError
+from edge_opid.errors import OpidError
 
 LIMIT = 1e6
 """Far above what `Layout` lets through (8), far below what overflows when squared in float32."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel.rescue import solved, triangular
+from edge_opid.native.rescue import solved, triangular
 
 Matrix = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import MismatchError
-from ..kernel.packing import Floats, upper
-from .statistics import Matrix, Statistics
+from edge_opid.errors import MismatchError
+from edge_opid.learner.statistics import Matrix, Statistics
+from edge_opid.native.packing import Floats, upper
 
 
 @dataclass(frozen=True, slots=True)

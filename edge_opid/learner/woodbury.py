@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..kernel import numpy_twin
-from ..kernel.packing import Floats, pack, packed_size, padded, unpack
-from ..kernel.rescue import definite_root
-from .base import OnePassLearner
-from .contract import Scores
-from .reading import as_label, as_values, beyond
-from .settings import Settings
-from .statistics import Statistics, positive_part, system
+from edge_opid.learner.base import OnePassLearner
+from edge_opid.learner.checks import as_label, as_values, beyond
+from edge_opid.learner.contract import Scores
+from edge_opid.learner.settings import Settings
+from edge_opid.learner.statistics import Statistics, positive_part, system
+from edge_opid.native import numpy_twin
+from edge_opid.native.packing import Floats, pack, packed_size, padded, unpack
+from edge_opid.native.rescue import definite_root
 
 
 class WoodburyLearner(OnePassLearner):
@@ -35,7 +35,7 @@ class WoodburyLearner(OnePassLearner):
     what an old reading counts for after each new one (the ridge fades with the readings, but no
     direction's variance rises above 1/ρ: a stuck sensor cannot overflow the state). `limit`: the
     largest |value| learned. `dtype`: float32, or float64 for an oracle. `kernel`: "compiled" or
-    "numpy", by default what `edge_opid.kernel.name` says.
+    "numpy", by default what `edge_opid.native.name` says.
 
     >>> from edge_opid import WoodburyLearner
     >>> learner = WoodburyLearner(vanishing=1, surviving=2, classes=2)

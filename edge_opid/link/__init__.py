@@ -22,7 +22,6 @@ from edge_opid.link.contract import (
     TopicError,
     Will,
 )
-from edge_opid.link.memory import MemoryBroker, MemoryLink
 from edge_opid.link.options import MqttOptions, TlsFiles
 
 __all__ = [
@@ -33,8 +32,6 @@ __all__ = [
     "LinkCounters",
     "LinkError",
     "LinkEvent",
-    "MemoryBroker",
-    "MemoryLink",
     "MessageDropped",
     "MqttOptions",
     "PublishRefused",

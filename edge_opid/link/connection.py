@@ -23,17 +23,12 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from edge_opid.link.contract import (
-    Connected,
-    Disconnected,
-    LinkError,
-    SubscriptionRefused,
-)
+from edge_opid.link.contract import Connected, Disconnected, LinkError, SubscriptionRefused
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.framed_socket import FramedSocket
 from edge_opid.link.options import HEADER_BYTES, MqttOptions, read_credentials, tls_context
-from edge_opid.link.outbox import Outgoing
 from edge_opid.link.packets import Framer, Message, PacketError, Refusal, publish_packet
+from edge_opid.link.queues import Outgoing
 from edge_opid.link.versions import MQTT_5
 
 TURN_MOST_S = 1.0  # what took longer was no turn: the machine slept, and heard nothing

@@ -2,13 +2,16 @@
 
 The upper half is called by whoever uses the link, the lower half by the connection. Neither half
 ever waits for the network, and nothing here knows MQTT's bytes.
+
+A bell that wakes the network's thread out of its wait for the socket.
 """
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 
-from edge_opid import log
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -18,12 +21,10 @@ from edge_opid.link.contract import (
     MessageDropped,
     PublishRefused,
 )
-from edge_opid.link.mailbox import Mailbox
 from edge_opid.link.options import MqttOptions
-from edge_opid.link.ordering import AckOrder
-from edge_opid.link.outbox import Outbox, Outgoing
 from edge_opid.link.packets import TOO_LARGE, Message, Refusal
-from edge_opid.link.waker import Waker
+from edge_opid.link.queues import AckOrder, Mailbox, Outbox, Outgoing
+from edge_opid.service import log
 
 
 class Exchange:
@@ -228,3 +229,41 @@ class Exchange:
     def _refused(self, message: Outgoing, reason: str) -> None:
         self.counters.refused["by broker"] += 1
         self._mailbox.put_event(PublishRefused(message.topic, reason))
+
+
+class Waker:
+    """One byte through a socket pair. Ringing twice before it is heard costs nothing."""
+
+    def __init__(self) -> None:
+        self._ear, self._bell = socket.socketpair()
+        self._ear.setblocking(False)
+        self._bell.setblocking(False)
+        self._rung = False
+
+    def wait(self, handle: int, wanted: int, wait_s: float) -> tuple[int, bool]:
+        """Wait for a socket or a ring: what the socket is ready for, and whether it rang.
+
+        `poll` rather than `select`: a gateway may have more than 1,024 files open.
+        """
+        poller = select.poll()
+        poller.register(self._ear, select.POLLIN)
+        poller.register(handle, wanted)
+        ready = dict(poller.poll(int(wait_s * 1000)))
+        return ready.get(handle, 0), self._ear.fileno() in ready
+
+    def ring(self) -> None:
+        """Wake the waiter. The caller holds the link's lock, as `hear` does."""
+        if not self._rung:
+            self._rung = True
+            self._bell.send(b"!")
+
+    def hear(self) -> None:
+        """Be ready for the next ring."""
+        if self._rung:
+            self._rung = False
+            self._ear.recv(16)
+
+    def close(self) -> None:
+        """Give the two file descriptors back."""
+        self._ear.close()
+        self._bell.close()

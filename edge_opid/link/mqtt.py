@@ -1,4 +1,7 @@
-"""The link over MQTT: one thread that keeps one connection alive."""
+"""The link over MQTT: one thread that keeps one connection alive.
+
+How long to wait before the next attempt to connect.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from edge_opid import log
-from edge_opid.link.backoff import Backoff
 from edge_opid.link.connection import Connection
 from edge_opid.link.contract import (
     Connected,
@@ -19,10 +21,11 @@ from edge_opid.link.contract import (
     LinkEvent,
 )
 from edge_opid.link.exchange import Exchange
-from edge_opid.link.filters import check_filter, check_topic
 from edge_opid.link.options import MqttOptions, read_credentials, tls_context
-from edge_opid.link.outbox import Outgoing
+from edge_opid.link.queues import Outgoing
 from edge_opid.link.versions import MQTT_311, Versions
+from edge_opid.service import log
+from edge_opid.wire.filters import check_filter, check_topic
 
 TURN_S = 0.5  # the longest wait of the network's thread; keep-alive needs no more
 
@@ -213,3 +216,34 @@ class MqttLink:
         with self._exchange.lock:
             while not self._finished() and (left := until - time.monotonic()) > 0:
                 self._exchange.lock.wait(min(left, TURN_S))
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Bounded exponential delays with full jitter.
+
+    A thousand nodes lose the same broker in the same second. Were each to wait exactly 1, 2, 4 s,
+    they would come back as one wave; a delay drawn evenly between 0 and the bound spreads them.
+
+    >>> backoff = Backoff(first_s=1.0, most_s=60.0, draw=lambda low, high: high)
+    >>> [backoff.next_delay_s() for _ in range(8)]
+    [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    >>> backoff.reset()
+    >>> backoff.next_delay_s()
+    1.0
+    """
+
+    first_s: float
+    most_s: float
+    draw: Callable[[float, float], float] = field(default=random.uniform)
+    attempts: int = 0
+
+    def next_delay_s(self) -> float:
+        """Draw the next delay; the bound doubles until it reaches `most_s`."""
+        bound = min(self.most_s, self.first_s * 2.0 ** min(self.attempts, 32))
+        self.attempts += 1
+        return self.draw(0.0, bound)
+
+    def reset(self) -> None:
+        """The last connection was a good one: start again from the first bound."""
+        self.attempts = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_opid.link.contract import LinkError, Will
-from edge_opid.link.filters import TOPIC_BYTES_MAX
+from edge_opid.wire.filters import TOPIC_BYTES_MAX
 
 HEADER_BYTES = 64  # room for the fixed header, packet id and properties of a PUBLISH
 CREDENTIALS_BYTES_MAX = 4_096  # two short lines; anything larger is another file

@@ -7,8 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..wire import LIMITS, Event, Example, InstanceId, Introduction, Summary, to_bytes
-from .senses import Senses
+from edge_opid.node.local_models import LocalModels
+from edge_opid.wire import (
+    LIMITS,
+    Event,
+    Example,
+    InstanceId,
+    Introduction,
+    SummaryMessage,
+    to_bytes,
+)
 
 
 class Predicted(NamedTuple):
@@ -43,24 +51,24 @@ class Forgotten(NamedTuple):
     source: str
 
 
-Effect = Predicted | Noted | Forgotten | Event | Summary | Example | Introduction
+Effect = Predicted | Noted | Forgotten | Event | SummaryMessage | Example | Introduction
 
 
-def summarised(senses: Senses, layout_version: int) -> list[Effect]:
+def summarised(local_models: LocalModels, layout_version: int) -> list[Effect]:
     """What the learner knows of the present layout, if it is not too wide to travel."""
-    learner = senses.learner
+    learner = local_models.learner
     if learner.readings == 0:
         return []
-    if senses.layout.width > LIMITS.columns_max:
+    if local_models.layout.width > LIMITS.columns_max:
         return [Noted("summary-too-wide")]
     known = learner.summary("float32")
     width, classes = known.moments.shape
-    summary = Summary(
+    summary = SummaryMessage(
         layout_version,
         width,
         classes,
-        tuple(senses.alive),
-        tuple(sensor for sensor in senses.vanishing if sensor not in senses.silent),
+        tuple(local_models.alive),
+        tuple(sensor for sensor in local_models.vanishing if sensor not in local_models.silent),
         known.lam,
         known.rho,
         known.readings,

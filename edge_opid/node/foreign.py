@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ..wire import LIMITS, Filter, WireError, check_id
-from ..wire.errors import shown
-from ..wire.fields import Text
+from edge_opid.errors import shown
+from edge_opid.wire import LIMITS, Filter, WireError, check_id
+from edge_opid.wire.schema import Text
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NUMBER_CHARS_MAX = 64  # no sensor has more digits, and the pattern is slow on thousands of them
@@ -49,7 +49,7 @@ class ForeignTopic:
     >>> ForeignTopic("zigbee2mqtt/attic", "attic", {"temperature": "{1}-temp"})
     Traceback (most recent call last):
     ...
-    edge_opid.wire.errors.WireError: sensor '{1}-temp' must use {1} to {0}, one for each + in \
+    edge_opid.errors.WireError: sensor '{1}-temp' must use {1} to {0}, one for each + in \
 'zigbee2mqtt/attic'
     """
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..layout import Layout
+from edge_opid.layout import Layout
 
 Vector = NDArray[np.float64]
 

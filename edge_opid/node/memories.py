@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from edge_opid.layout import Change, Layout
 from edge_opid.learner import WoodburyLearner
-from edge_opid.model import CompactModel
+from edge_opid.models.matrix import CompactModel
 from edge_opid.node.logistic import LogisticMemory, Straight
 from edge_opid.node.scoreboard import Blend
 
@@ -55,8 +55,8 @@ class Learning:
 class Memories:
     """The layout of the sensors that are alive, and what was learned on it.
 
-    A node runs these memories over sensors that have ids (`Senses`), `edge_opid.Classifier` over
-    sensors that are just names.
+    A node runs these memories over sensors that have ids (`LocalModels`), `edge_opid.Classifier`
+    over sensors that are just names.
     """
 
     def __init__(self, full: Layout, learning: Learning) -> None:

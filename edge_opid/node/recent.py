@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from struct import pack, unpack
 from typing import Any
 
-from ..errors import Refusal
-from ..wire import InstanceId
+from edge_opid.errors import Refusal
+from edge_opid.wire import InstanceId
 
 SIZE = 256  # four minutes at one instance a second
 

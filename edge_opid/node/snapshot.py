@@ -7,7 +7,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # ships no types
 import numpy as np
 
-from .inputs import JournalError
+from edge_opid.node.journal_records import JournalError
 
 FORMAT = 1
 ARRAY = 1  # the only extension type, and only in files this node wrote itself

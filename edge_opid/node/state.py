@@ -1,7 +1,7 @@
 """The durable half of a node: a fold over its inputs, which gives the same bits every time.
 
 Nothing here reads a clock, rolls dice or talks to anyone. `apply` changes the state and returns
-what happened, for `EdgeNode` to tell the world; on replay nobody listens.
+what happened, for `Node` to tell the world; on replay nobody listens.
 """
 
 from __future__ import annotations
@@ -11,10 +11,25 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..errors import OpidError
-from ..forms import HeldModel, model_from_weights
-from ..kernel.rescue import watch
-from ..wire import (
+from edge_opid.config.node import NodeConfig
+from edge_opid.errors import OpidError
+from edge_opid.models import HeldModel, model_from_weights
+from edge_opid.native.rescue import watch
+from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
+from edge_opid.node.examples import ExampleReporter
+from edge_opid.node.joining import Instance, InstanceJoiner
+from edge_opid.node.journal_records import Accepted, Closed, Input, Labelled, Ordered, Silenced
+from edge_opid.node.local_models import LocalModels
+from edge_opid.node.memories import Columns, Learning
+from edge_opid.node.orders import Standing
+from edge_opid.node.pushed_models import CURRENT, PushedModels
+from edge_opid.node.recent import Entry, Recent
+from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.silence import SilenceDetector
+from edge_opid.node.sources import SourceRegister
+from edge_opid.node.trial import Doubt, Trial, doubt_state, tried
+from edge_opid.node.warmup import NodeWarmUp
+from edge_opid.wire import (
     Desired,
     InstanceId,
     SensorDescription,
@@ -23,21 +38,6 @@ from ..wire import (
     decode,
     digest,
 )
-from .assembly import Assembler, Instance
-from .config import NodeConfig
-from .desired import Standing
-from .effects import Effect, Forgotten, Noted, Predicted, summarised
-from .gathering import Gathering
-from .hearing import Hearing
-from .inputs import Accepted, Closed, Input, Labelled, Ordered, Silenced
-from .memories import Columns, Learning
-from .recent import Entry, Recent
-from .register import Register
-from .scoreboard import Scoreboard
-from .senses import Senses
-from .slots import CURRENT, Slots
-from .trial import Doubt, Trial, doubt_state, tried
-from .warming import Warming
 
 PREFERENCE = ("model", "own", "lately", "bridge", "previous", "frequent")
 """The predictors; between equals, the earlier one is served."""
@@ -49,21 +49,21 @@ class NodeState:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.learning = Learning(len(config.classes), config.lam, config.rho, config.forgetting)
-        self.warming = Warming.needed(config)
+        self.warming = NodeWarmUp.needed(config)
         sensors = self.warming.guessed() if self.warming else described(config)
-        self.senses = Senses(sensors, config.vanishing, config.gate, self.learning)
-        self.register = Register()
-        self.hearing = Hearing()
-        self.assembler = Assembler(config.window_ms)
+        self.local_models = LocalModels(sensors, config.vanishing, config.gate, self.learning)
+        self.register = SourceRegister()
+        self.silence = SilenceDetector()
+        self.joiner = InstanceJoiner(config.window_ms)
         self.recent = Recent(config.recent)
-        self.board = Scoreboard()
+        self.scoreboard = Scoreboard()
         self.frequency = [0] * len(config.classes)
         self._frequent: Columns | None = None  # the shares of the classes, until the next label
-        self.slots = Slots()
+        self.pushed_models = PushedModels()
         self.trial = Trial()
         self.doubt: Doubt | None = None
         """The last weights that came, if they contradict what this node has seen."""
-        self.gathering = Gathering()
+        self.examples = ExampleReporter()
         self.version, self.content, self.layout_version = 0, "", 0
         self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
             Accepted: self._accepted,
@@ -93,33 +93,33 @@ class NodeState:
     # -- readings ------------------------------------------------------------------------------
 
     def _accepted(self, change: Accepted) -> list[Effect]:
-        known = {s: v for s, v in change.values.items() if s in self.senses.sensors}
+        known = {s: v for s, v in change.values.items() if s in self.local_models.sensors}
         effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
         forgotten = self.register.accepted(
             change.source, change.boot, change.seq, change.now_ms, useful=bool(known)
         )
         effects += [Forgotten(forgotten)] if forgotten else []
-        self.hearing.heard(known, change.now_ms)
-        silent = self.senses.silent
+        self.silence.heard(known, change.now_ms)
+        silent = self.local_models.silent
         returned = [sensor for sensor in known if sensor in silent] if silent else []
         if returned:
             with watch() as rescued:
-                self.senses.welcome(returned)
-            self.board.forget("bridge")
+                self.local_models.welcome(returned)
+            self.scoreboard.forget("bridge")
             effects += noted_rescues(rescued)
             effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
         if not known:
             return effects
         number = InstanceId(change.source, change.boot, change.seq)
-        complete = self.assembler.add(
-            change.now_ms, change.time_ms, number, known, change.label, self.senses.alive
+        complete = self.joiner.add(
+            change.now_ms, change.time_ms, number, known, change.label, self.local_models.alive
         )
         for each in complete:
             effects += self._instance(each)
         return effects
 
     def _closed(self, change: Closed) -> list[Effect]:
-        complete = self.assembler.close(change.now_ms)
+        complete = self.joiner.close(change.now_ms)
         return [effect for each in complete for effect in self._instance(each)]
 
     def _instance(self, instance: Instance) -> list[Effect]:
@@ -142,12 +142,12 @@ class NodeState:
     @property
     def columns(self) -> tuple[str, ...]:
         """The learners' columns by name; none while what they mean is still being estimated."""
-        return self.senses.layout.columns if self.warming is None else ()
+        return self.local_models.layout.columns if self.warming is None else ()
 
     def _encoded(self, values: Mapping[str, float]) -> Columns | None:
         """The learners' columns; None before the warm-up has a first layout."""
         usable = self.warming is None or self.warming.usable
-        return self.senses.encode(values) if usable else None
+        return self.local_models.encode(values) if usable else None
 
     def predicted(
         self, values: Mapping[str, float], number: InstanceId, time_ms: int, x: Columns | None
@@ -155,8 +155,8 @@ class NodeState:
         """What the best predictor says, and what each of them does. Changes nothing."""
         scores = self._scores(values, x)
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
-        served = self.board.served(name for name in PREFERENCE if name in scores)
-        version = self.slots.version(served)
+        served = self.scoreboard.served(name for name in PREFERENCE if name in scores)
+        version = self.pushed_models.version(served)
         winner, said, columns = guesses[served], scores[served], self.columns
         made = Predicted(number, time_ms, winner, said, served, version, x, columns)
         return made, guesses
@@ -173,10 +173,14 @@ class NodeState:
             self._frequent = np.array(self.frequency, np.float32) / np.float32(total)
         scores = {"frequent": self._frequent}
         if x is not None:
-            scores |= self.senses.scores(x)
-        if self.slots:
-            full = self.senses.encode_full(values) if x is None or self.senses.silent else x
-            scores |= self.slots.scores(full)
+            scores |= self.local_models.scores(x)
+        if self.pushed_models:
+            full = (
+                self.local_models.encode_full(values)
+                if x is None or self.local_models.silent
+                else x
+            )
+            scores |= self.pushed_models.scores(full)
         return scores
 
     # -- labels --------------------------------------------------------------------------------
@@ -202,16 +206,20 @@ class NodeState:
         truth: int,
         x: Columns | None,
     ) -> list[Effect]:
-        self.board.record(entry.guesses, truth)
+        self.scoreboard.record(entry.guesses, truth)
         self.trial.remember(values, truth)
         self.frequency[truth] += 1
         self._frequent = None
         started_over, noted = self._warm(values, truth)
         if not started_over and x is not None:
-            self.senses.learn(x, truth)
-        fell_back = self.slots.fell_back(self.board)
-        examples = self.gathering.report(
-            entry, values, self.config.classes[truth], self.layout_version, self.senses.sensors
+            self.local_models.learn(x, truth)
+        fell_back = self.pushed_models.fell_back(self.scoreboard)
+        examples = self.examples.report(
+            entry,
+            values,
+            self.config.classes[truth],
+            self.layout_version,
+            self.local_models.sensors,
         )
         noted += [Noted("model-fallback")] if fell_back else []
         return [Noted("learned"), *noted, *examples]
@@ -221,10 +229,10 @@ class NodeState:
         warming = self.warming
         if warming is None or not warming.add(values, truth):
             return False, []
-        self.senses.start_over(warming.estimated())
+        self.local_models.start_over(warming.estimated())
         for row, label in warming.sensible_rows():
             if label is not None:
-                self.senses.learn(self.senses.encode(row), label)
+                self.local_models.learn(self.local_models.encode(row), label)
         if not warming.over:
             return True, []
         self.warming = None
@@ -234,22 +242,22 @@ class NodeState:
 
     def overdue(self, since_ms: int) -> tuple[str, ...]:
         """Sensors to be declared silent; nobody is while their references are being estimated."""
-        return () if self.warming else self.hearing.overdue(self.senses, since_ms)
+        return () if self.warming else self.silence.overdue(self.local_models, since_ms)
 
     def _silenced(self, change: Silenced) -> list[Effect]:
-        gone = [sensor for sensor in change.sensors if sensor in self.senses.alive]
-        if not gone or len(gone) == len(self.senses.alive):
+        gone = [sensor for sensor in change.sensors if sensor in self.local_models.alive]
+        if not gone or len(gone) == len(self.local_models.alive):
             return []
         with watch() as rescued:
-            self.senses.silence(gone, self.board.carry())
-        self.board.forget("bridge")
-        heard = self.hearing.last
+            self.local_models.silence(gone, self.scoreboard.carry())
+        self.scoreboard.forget("bridge")
+        heard = self.silence.last
         silent = [SensorSilent(sensor, change.now_ms, heard.get(sensor, 0)) for sensor in gone]
         return [*silent, *noted_rescues(rescued)]
 
     def standing(self) -> Standing:
         """What a document of the gateway is judged against."""
-        mine, senses = self.config, self.senses
+        mine, local_models = self.config, self.local_models
         return Standing(
             mine.site,
             mine.node,
@@ -257,8 +265,8 @@ class NodeState:
             self.version,
             self.content,
             self.layout_version,
-            tuple(senses.sensors.values()),
-            senses.vanishing,
+            tuple(local_models.sensors.values()),
+            local_models.vanishing,
             mine.lam,
             mine.rho,
         )
@@ -269,48 +277,48 @@ class NodeState:
         if desired.layout_version > self.layout_version:
             effects += self._obey(desired, change.now_ms)
         if desired.weights is not None:
-            width, classes = self.senses.full.width, len(self.config.classes)
+            width, classes = self.local_models.full.width, len(self.config.classes)
             model = model_from_weights(desired.weights, desired.version, width, classes)
             effects += self._pushed(model)
         self.version, self.content = desired.version, digest(change.document)
-        self.gathering.owed = desired.gather
+        self.examples.owed = desired.gather
         return effects
 
     def _pushed(self, model: HeldModel) -> list[Effect]:
         """Take a model: with a clean record, unless it contradicts what this node has seen."""
-        self.slots.push(model, self.board)
-        self.doubt, right = tried(model, self.trial, self.senses)
+        self.pushed_models.push(model, self.scoreboard)
+        self.doubt, right = tried(model, self.trial, self.local_models)
         if self.doubt is None:
             return [Noted("model-swapped")]
         for hit in right:
-            self.board.record({CURRENT: 1}, int(hit))
-        fell_back = self.slots.fell_back(self.board)
+            self.scoreboard.record({CURRENT: 1}, int(hit))
+        fell_back = self.pushed_models.fell_back(self.scoreboard)
         doubted = Noted("model-doubted", log=str(self.doubt))
         return [doubted, *([Noted("model-fallback")] if fell_back else [])]
 
     @property
     def doubted(self) -> Doubt | None:
         """The doubt, for as long as labels have not spoken for the weights after all."""
-        held = self.doubt is not None and self.slots.version() == self.doubt.version
-        return None if held and not self.board.ahead("own", CURRENT) else self.doubt
+        held = self.doubt is not None and self.pushed_models.version() == self.doubt.version
+        return None if held and not self.scoreboard.ahead("own", CURRENT) else self.doubt
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
-        effects = summarised(self.senses, self.layout_version)
-        if self.warming is None and self.senses.are(
+        effects = summarised(self.local_models, self.layout_version)
+        if self.warming is None and self.local_models.are(
             desired.sensors, desired.vanishing, desired.gate
         ):
             self.layout_version = desired.layout_version  # adopted: another number, nothing else
             return effects
-        carry = self.board.carry()
-        arrived = [s.id for s in desired.sensors if s.id not in self.senses.sensors]
+        carry = self.scoreboard.carry()
+        arrived = [s.id for s in desired.sensors if s.id not in self.local_models.sensors]
         with watch() as rescued:
-            self.senses.obey(desired.sensors, desired.vanishing, desired.gate, carry)
+            self.local_models.obey(desired.sensors, desired.vanishing, desired.gate, carry)
         effects += noted_rescues(rescued)
-        self.hearing.expect(self.senses.sensors, arrived, now_ms)
+        self.silence.expect(self.local_models.sensors, arrived, now_ms)
         self.layout_version, self.warming = desired.layout_version, None
-        self.slots.clear(self.board)
+        self.pushed_models.clear(self.scoreboard)
         self.doubt = None
-        self.board.forget("bridge")
+        self.scoreboard.forget("bridge")
         return [*effects, Noted("layout-changed")]
 
     # -- saving --------------------------------------------------------------------------------
@@ -318,18 +326,18 @@ class NodeState:
     def state(self) -> dict[str, Any]:
         """Plain values and arrays, for `restored`."""
         return {
-            "senses": self.senses.state(),
+            "local_models": self.local_models.state(),
             "warming": self.warming and self.warming.state(),
             "register": self.register.state(),
-            "hearing": self.hearing.state(),
-            "assembler": self.assembler.state(),
+            "silence": self.silence.state(),
+            "joiner": self.joiner.state(),
             "recent": self.recent.state(),
-            "board": self.board.state(),
+            "scoreboard": self.scoreboard.state(),
             "frequency": self.frequency,
-            "slots": self.slots.state(),
+            "pushed_models": self.pushed_models.state(),
             "trial": self.trial.state(),
             "doubt": doubt_state(self.doubt),
-            "owed": self.gathering.owed,
+            "owed": self.examples.owed,
             "versions": [self.version, self.content, self.layout_version],
         }
 
@@ -337,18 +345,18 @@ class NodeState:
     def restored(cls, saved: Mapping[str, Any], config: NodeConfig) -> Self:
         """The state that `state` described."""
         mine = cls(config)
-        mine.senses = Senses.restored(saved["senses"], mine.learning)
-        mine.warming = Warming.restored(saved["warming"], config) if saved["warming"] else None
-        mine.register = Register.restored(saved["register"])
-        mine.hearing = Hearing.restored(saved["hearing"])
-        mine.assembler = Assembler.from_state(saved["assembler"], config.window_ms)
+        mine.local_models = LocalModels.restored(saved["local_models"], mine.learning)
+        mine.warming = NodeWarmUp.restored(saved["warming"], config) if saved["warming"] else None
+        mine.register = SourceRegister.restored(saved["register"])
+        mine.silence = SilenceDetector.restored(saved["silence"])
+        mine.joiner = InstanceJoiner.from_state(saved["joiner"], config.window_ms)
         mine.recent = Recent.from_state(saved["recent"], config.recent)
-        mine.board = Scoreboard.from_state(saved["board"])
+        mine.scoreboard = Scoreboard.from_state(saved["scoreboard"])
         mine.frequency, mine._frequent = list(saved["frequency"]), None
-        mine.slots = Slots.restored(saved["slots"])
+        mine.pushed_models = PushedModels.restored(saved["pushed_models"])
         mine.trial = Trial.restored(saved.get("trial", ()))  # older snapshots have none
         mine.doubt = Doubt(*saved["doubt"]) if saved.get("doubt") else None
-        mine.gathering = Gathering(saved["owed"])
+        mine.examples = ExampleReporter(saved["owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
 

@@ -22,9 +22,9 @@ from dataclasses import astuple, dataclass
 from struct import pack, unpack
 from typing import Any
 
-from ..forms import HeldModel
-from .scoreboard import DOUBT, TRIAL
-from .senses import Senses
+from edge_opid.models import HeldModel
+from edge_opid.node.local_models import LocalModels
+from edge_opid.node.scoreboard import DOUBT, TRIAL
 
 KEPT = 64  # labelled instances: 38 kB with 75 sensors, and enough to tell a contradiction
 
@@ -91,12 +91,14 @@ class Trial:
         return trial
 
 
-def tried(model: HeldModel, trial: Trial, senses: Senses) -> tuple[Doubt | None, list[bool]]:
+def tried(
+    model: HeldModel, trial: Trial, local_models: LocalModels
+) -> tuple[Doubt | None, list[bool]]:
     """The doubt about a model, if there is one, and in which of the instances it is right."""
     right, own = [], []
     for values, truth in trial.rows():
-        right.append(int(model.scores(senses.encode_full(values)).argmax()) == truth)
-        own.append(int(senses.scores(senses.encode(values))["own"].argmax()) == truth)
+        right.append(int(model.scores(local_models.encode_full(values)).argmax()) == truth)
+        own.append(int(local_models.scores(local_models.encode(values))["own"].argmax()) == truth)
     if not contradicts(right, own):
         return None, right
     return Doubt(model.version, sum(right), sum(own), len(own)), right

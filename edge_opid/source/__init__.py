@@ -4,7 +4,6 @@ Read in this order: `number` (who is who), `record` and `spool` (what is on disk
 send next: decisions without I/O), `source` (the whole).
 """
 
-from edge_opid.source.config import SourceConfig, SourceCounters
 from edge_opid.source.connect import (
     connect,
     decode_ack,
@@ -12,14 +11,14 @@ from edge_opid.source.connect import (
     encode_reading,
     settings_for,
 )
-from edge_opid.source.number import FIRST_SEQ, Number
-from edge_opid.source.source import Source
+from edge_opid.source.number import FIRST_SEQ, ReadingNumber
+from edge_opid.source.source import Source, SourceConfig, SourceCounters
 from edge_opid.source.spool import SourceError, Spool, SpoolError, SpoolFullError
 from edge_opid.source.window import ResendWindow
 
 __all__ = [
     "FIRST_SEQ",
-    "Number",
+    "ReadingNumber",
     "ResendWindow",
     "Source",
     "SourceConfig",

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_opid.link.options import MqttOptions
-from edge_opid.source.config import SourceConfig
-from edge_opid.source.source import Source
+from edge_opid.source.source import Source, SourceConfig
 from edge_opid.wire import Ack, Channel, NodeTopics, Reading, decode, encode
 
 

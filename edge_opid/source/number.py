@@ -26,10 +26,10 @@ CHANCE = 2**20
 EPOCH_S_MAX = 2**32 - 1  # a clock beyond 2106 is wrong, and must not use the numbers up
 
 
-class Number(NamedTuple):
+class ReadingNumber(NamedTuple):
     """A reading's name for ever, also when it is sent again after a restart. Ordered as sent.
 
-    >>> Number(boot=7, seq=12) < Number(boot=8, seq=1)
+    >>> ReadingNumber(boot=7, seq=12) < ReadingNumber(boot=8, seq=1)
     True
     """
 
@@ -37,16 +37,16 @@ class Number(NamedTuple):
     seq: int
 
 
-NOTHING = Number(0, 0)  # below every number there is
+NOTHING = ReadingNumber(0, 0)  # below every number there is
 
 
-def expected_after(last: Number, boot: int) -> Number:
+def expected_after(last: ReadingNumber, boot: int) -> ReadingNumber:
     """The number that must go out next, given the last one and the boot of the next record.
 
-    >>> expected_after(Number(7, 12), 7), expected_after(Number(7, 12), 8)
-    (Number(boot=7, seq=13), Number(boot=8, seq=1))
+    >>> expected_after(ReadingNumber(7, 12), 7), expected_after(ReadingNumber(7, 12), 8)
+    (ReadingNumber(boot=7, seq=13), ReadingNumber(boot=8, seq=1))
     """
-    return Number(boot, last.seq + 1 if last.boot == boot else FIRST_SEQ)
+    return ReadingNumber(boot, last.seq + 1 if last.boot == boot else FIRST_SEQ)
 
 
 def boot_above(last: int, epoch_s: int, chance: int) -> int:

@@ -38,6 +38,8 @@ What else is promised, and what is not:
 - A full spool refuses (`SpoolFullError`, the default) or drops the oldest. A number lost that way,
   or to a rotten sector, is sent as a reading without values, so that the node does not wait for
   it for ever; `counters.lost` says how many.
+
+How a source is set up, and what it counts.
 """
 
 from __future__ import annotations
@@ -47,17 +49,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from edge_opid import log
-from edge_opid.errors import OpidError
+from edge_opid.config.schema import DURATION_S_MAX
+from edge_opid.errors import OpidError, shown
 from edge_opid.link.contract import Delivery, Link, LinkError
-from edge_opid.source.config import SourceConfig, SourceCounters
+from edge_opid.service import log
 from edge_opid.source.number import (
     CHANCE,
     FIRST_SEQ,
-    Number,
+    ReadingNumber,
     expected_after,
     new_boot,
     sync_folder,
@@ -82,7 +85,7 @@ class Source:
     be possible: it stands for one that is lost.
 
     >>> import json, tempfile
-    >>> from edge_opid.link import MemoryBroker, MemoryLink
+    >>> from edge_opid.testing import MemoryBroker, MemoryLink
     >>> folder = tempfile.TemporaryDirectory()
     >>> config = SourceConfig(
     ...     folder=Path(folder.name), reading_topic="reading", ack_topic="ack", background=False
@@ -122,7 +125,9 @@ class Source:
         mark = self._spool.mark
         self._window = ResendWindow(config.window, config.resend_s, acknowledged=mark)
         self._queued_to = mark  # the last number that joined the window
-        self._ahead: tuple[Number, bytes] | None = None  # read from the spool, not yet joined
+        self._ahead: tuple[ReadingNumber, bytes] | None = (
+            None  # read from the spool, not yet joined
+        )
         self._synced_at = monotonic()
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
@@ -165,7 +170,7 @@ class Source:
 
     def send(
         self, values: Mapping[str, float], label: Any = None, time_ms: int | None = None
-    ) -> Number:
+    ) -> ReadingNumber:
         """Take a reading into the spool and on its way.
 
         Returns its number, which it keeps unless the node knows a higher boot of this source.
@@ -178,7 +183,7 @@ class Source:
             time_ms = int(self._wall() * 1000)
         with self._lock:
             self._check_alive()
-            number = Number(self.boot, self._seq + 1)
+            number = ReadingNumber(self.boot, self._seq + 1)
             payload = self._encode(number.boot, number.seq, time_ms, values, label)
             try:
                 self._spool.append(number, payload)
@@ -292,13 +297,13 @@ class Source:
         except ValueError:
             self.counters.bad_acks += 1
         else:
-            self._acknowledged(Number(boot, seq), newest)
+            self._acknowledged(ReadingNumber(boot, seq), newest)
         finally:
             self._link.acknowledge(delivery)
 
-    def _acknowledged(self, upto: Number, newest: int = 0) -> None:
+    def _acknowledged(self, upto: ReadingNumber, newest: int = 0) -> None:
         self._fill()
-        if upto > Number(self.boot, self._seq) or newest > BOOT_MAX:
+        if upto > ReadingNumber(self.boot, self._seq) or newest > BOOT_MAX:
             self.counters.bad_acks += 1  # somebody else uses this source's id
             return
         if upto.boot != self._window.boot:
@@ -318,7 +323,7 @@ class Source:
         former, lost = self.boot, 0
         last = self._spool.mark
 
-        def renumbered(number: Number, new: Number, payload: bytes) -> bytes:
+        def renumbered(number: ReadingNumber, new: ReadingNumber, payload: bytes) -> bytes:
             nonlocal last, lost
             known = max(last, self._queued_to)  # up to there, what is missing was counted
             lost += max(0, number.seq - expected_after(known, number.boot).seq)
@@ -332,7 +337,7 @@ class Source:
 
         boot = self._boot_above(max(newest, self.boot))
         self._seq = self._spool.renumber(boot, renumbered)
-        self.boot, self._queued_to, self._ahead = boot, Number(boot, 0), None
+        self.boot, self._queued_to, self._ahead = boot, ReadingNumber(boot, 0), None
         self._window.clear()
         self.counters.renumbered += self._seq
         self.counters.lost += lost
@@ -414,3 +419,51 @@ def _only_one(folder: Path) -> TextIO:
         ) from error
     sync_folder(folder.parent)
     return os.fdopen(handle, "r+")
+
+
+class SourceConfigError(OpidError, ValueError):
+    """A setting of a source is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig:
+    """Where a source keeps its spool, which topics it uses, and its bounds."""
+
+    folder: Path
+    reading_topic: str
+    ack_topic: str
+    spool_bytes_max: int = 16 * 2**20  # a day and a half of 100-byte readings, one a second
+    drop_oldest: bool = False  # the default refuses: the script knows best what to do
+    sync_every: int = 32
+    sync_s: float = 1.0
+    window: int = 256
+    resend_s: float = 10.0  # longer than a node's commit interval, or every reading goes twice
+    background: bool = True  # a thread hears acknowledgements; without it, call `pump`
+
+    def __post_init__(self) -> None:
+        for name in ("spool_bytes_max", "sync_every", "window"):
+            _check(name, getattr(self, name), (int,), LIMITS.integer_max)
+        for name in ("sync_s", "resend_s"):
+            _check(name, getattr(self, name), (int, float), DURATION_S_MAX)
+
+
+def _check(name: str, value: Any, kinds: tuple[type, ...], high: float) -> None:
+    number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not (number and 0 < value <= high):  # NaN is above nothing
+        what = "a number" if float in kinds else "a whole number"
+        raise SourceConfigError(
+            f"{name} must be {what} above 0 and at most {high:g}, got {shown(value)}"
+        )
+
+
+@dataclass(slots=True)
+class SourceCounters:
+    """What happened to the readings."""
+
+    sent: int = 0  # taken by `send`
+    refused: int = 0  # not taken: spool full, or disk at fault
+    faults: int = 0  # failed reads, syncs, deletions: survived, and tried again
+    acknowledged: int = 0  # acknowledgements that were news
+    bad_acks: int = 0  # undecodable, or beyond anything ever sent
+    renumbered: int = 0  # given another number: the node knew a higher boot of this source
+    lost: int = 0  # dropped or rotten, sent as a reading without values

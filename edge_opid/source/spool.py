@@ -29,10 +29,12 @@ from pathlib import Path
 
 from edge_opid.errors import OpidError
 from edge_opid.source import record
-from edge_opid.source.number import NOTHING, Number, sync_folder
+from edge_opid.source.number import NOTHING, ReadingNumber, sync_folder
 
 SEGMENTS_PER_SPOOL = 16  # what one deletion frees, and what one rotten byte may cost
-Renumber = Callable[[Number, Number, bytes], bytes]  # old number, new number, payload: the new one
+Renumber = Callable[
+    [ReadingNumber, ReadingNumber, bytes], bytes
+]  # old number, new number, payload: the new one
 
 
 class SpoolError(OpidError, OSError):
@@ -48,13 +50,13 @@ class SpoolFullError(OpidError, RuntimeError):
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class SpoolSegment:
     """One file: its size so far and the highest number in it."""
 
     path: Path
     handle: int
     size: int = 0
-    last: Number = NOTHING
+    last: ReadingNumber = NOTHING
     synced: int = 0  # bytes of it that no power cut can take
     own: bool = False  # it has readings that no other segment has
 
@@ -80,11 +82,11 @@ class Spool:
         self._folder = folder
         self._bytes_max = bytes_max
         self._drop_oldest = drop_oldest
-        self._segments: deque[Segment] = deque()
-        self._active: Segment | None = None
-        self._reading_at: tuple[Segment | None, int] = (None, 0)
+        self._segments: deque[SpoolSegment] = deque()
+        self._active: SpoolSegment | None = None
+        self._reading_at: tuple[SpoolSegment | None, int] = (None, 0)
         self._read_to = NOTHING  # of those that `read_next` has returned; copies come after it
-        self._doubtful: list[Segment] = []  # ended before all of it was synced
+        self._doubtful: list[SpoolSegment] = []  # ended before all of it was synced
         self._unwanted: list[Path] = []  # of a renumbering that failed; nothing is written before
         for path in sorted(folder.glob("*.spool")):
             self._scan(path)
@@ -97,7 +99,7 @@ class Spool:
         """What the segments take on disk."""
         return sum(segment.size for segment in self._segments)
 
-    def append(self, number: Number, payload: bytes) -> None:
+    def append(self, number: ReadingNumber, payload: bytes) -> None:
         """Write one reading at the end; raises `SpoolFullError` or `SpoolError`."""
         data = record.pack(record.READING, number, payload)
         self._make_room(len(data))
@@ -117,7 +119,7 @@ class Spool:
         if self._marked != self.mark:
             self._commit()
 
-    def read_next(self) -> tuple[Number, bytes] | None:
+    def read_next(self) -> tuple[ReadingNumber, bytes] | None:
         """The next reading that is not acknowledged, or None when all were read."""
         while (segment := self._reading_at[0]) is not None:
             try:
@@ -136,7 +138,7 @@ class Spool:
                 return found.number, found.payload
         return None
 
-    def acknowledge(self, number: Number) -> None:
+    def acknowledge(self, number: ReadingNumber) -> None:
         """Everything up to this number may be forgotten.
 
         A `SpoolError` says that a file would not go: it goes with the next acknowledgement.
@@ -154,11 +156,11 @@ class Spool:
         Needs as much room again on the disk until it is done. A `SpoolError`: nothing has changed.
         """
         self._roll()
-        copies: list[Segment] = []
+        copies: list[SpoolSegment] = []
         count = 0
         try:
             for count, (number, payload) in enumerate(self._waiting(), 1):
-                new = Number(boot, count)
+                new = ReadingNumber(boot, count)
                 data = record.pack(record.READING, new, renumbered(number, new, payload))
                 self._append_copy(copies, data, new)
             if not copies:
@@ -172,8 +174,8 @@ class Spool:
             raise
         self._segments.extend(copies)
         self._reading_at = (copies[0], 0)
-        self.mark = self._marked = self._read_to = Number(boot, 0)
-        self.last, self.unsynced = Number(boot, count), 0
+        self.mark = self._marked = self._read_to = ReadingNumber(boot, 0)
+        self.last, self.unsynced = ReadingNumber(boot, count), 0
         for copy in copies[:-1]:
             with suppress(OSError):  # else the next life does it
                 copy.path = copy.path.replace(copy.path.with_suffix(".spool"))
@@ -192,7 +194,7 @@ class Spool:
             self._active = None
 
     def _scan(self, path: Path) -> None:
-        segment = Segment(path, os.open(path, os.O_RDONLY), path.stat().st_size)
+        segment = SpoolSegment(path, os.open(path, os.O_RDONLY), path.stat().st_size)
         self._segments.append(segment)
         for found in _records(segment.handle):
             if found.kind == record.MARK:
@@ -214,11 +216,13 @@ class Spool:
                 path.unlink()
         self._segments = deque(sorted(self._segments, key=lambda each: each.path.stem))
 
-    def _waiting(self) -> Iterator[tuple[Number, bytes]]:
+    def _waiting(self) -> Iterator[tuple[ReadingNumber, bytes]]:
         """Everything that is not acknowledged."""
         return self._after_mark((segment, 0) for segment in self._segments)
 
-    def _after_mark(self, places: Iterable[tuple[Segment, int]]) -> Iterator[tuple[Number, bytes]]:
+    def _after_mark(
+        self, places: Iterable[tuple[SpoolSegment, int]]
+    ) -> Iterator[tuple[ReadingNumber, bytes]]:
         """What is not acknowledged in these segments from these offsets on, each reading once."""
         last = self.mark
         for segment, offset in places:
@@ -227,19 +231,19 @@ class Spool:
                     last = found.number
                     yield found.number, found.payload
 
-    def _append_copy(self, copies: list[Segment], data: bytes, number: Number) -> None:
+    def _append_copy(self, copies: list[SpoolSegment], data: bytes, number: ReadingNumber) -> None:
         full_segment = self._bytes_max // SEGMENTS_PER_SPOOL
         if not copies or copies[-1].size + len(data) > full_segment:
             self._begin_copy(copies, number.boot)
         copies[-1].write(data)
         copies[-1].last = number
 
-    def _begin_copy(self, copies: list[Segment], boot: int) -> None:
+    def _begin_copy(self, copies: list[SpoolSegment], boot: int) -> None:
         latest = copies[-1] if copies else self._segments[-1] if self._segments else None
         copies.append(self._create(latest, ".new"))
-        copies[-1].write(record.pack(record.MARK, Number(boot, 0)))
+        copies[-1].write(record.pack(record.MARK, ReadingNumber(boot, 0)))
 
-    def _keep(self, copies: list[Segment]) -> None:
+    def _keep(self, copies: list[SpoolSegment]) -> None:
         """Make the copies durable, then the last one's name, with which they replace the rest."""
         for copy in copies:
             os.fsync(copy.handle)
@@ -248,7 +252,7 @@ class Spool:
         last.path = last.path.replace(last.path.with_suffix(".spool"))
         sync_folder(self._folder)
 
-    def _discard(self, copies: list[Segment]) -> None:
+    def _discard(self, copies: list[SpoolSegment]) -> None:
         """Take a renumbering back, whatever of it is on the disk: see `_begin`."""
         for copy in copies:
             os.close(copy.handle)
@@ -299,7 +303,7 @@ class Spool:
         self._marked = self.mark
         self.unsynced = 0
 
-    def _end_in_doubt(self, active: Segment) -> None:
+    def _end_in_doubt(self, active: SpoolSegment) -> None:
         """Nobody knows what became of its last pages: nothing more goes there."""
         self._active = None
         if active.own:
@@ -314,7 +318,7 @@ class Spool:
             self.sync()
             self._active = None
 
-    def _write(self, data: bytes) -> Segment:
+    def _write(self, data: bytes) -> SpoolSegment:
         try:
             active = self._active or self._begin()
             active.write(data)
@@ -323,7 +327,7 @@ class Spool:
             raise self._error(error) from error
         return active
 
-    def _begin(self) -> Segment:
+    def _begin(self) -> SpoolSegment:
         self._delete_unwanted()  # or the next life could take it for the truth
         segment = self._create(self._segments[-1] if self._segments else None, ".spool")
         self._segments.append(segment)
@@ -337,11 +341,11 @@ class Spool:
             segment.last = number
         return segment
 
-    def _create(self, after: Segment | None, suffix: str) -> Segment:
+    def _create(self, after: SpoolSegment | None, suffix: str) -> SpoolSegment:
         index = int(after.path.stem) + 1 if after else 1
         path = self._folder / f"{index:08d}{suffix}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        return Segment(path, os.open(path, flags, 0o600))
+        return SpoolSegment(path, os.open(path, flags, 0o600))
 
     def _error(self, error: OSError) -> SpoolError:
         return SpoolError(
@@ -360,11 +364,11 @@ class Spool:
                 active.size = os.fstat(active.handle).st_size  # its checksum tells it is torn
             self._end_in_doubt(active)
 
-    def _after(self, segment: Segment) -> Segment | None:
+    def _after(self, segment: SpoolSegment) -> SpoolSegment | None:
         place = self._segments.index(segment) + 1
         return self._segments[place] if place < len(self._segments) else None
 
-    def _done(self) -> list[Segment]:
+    def _done(self) -> list[SpoolSegment]:
         """The segments of which everything is acknowledged."""
         return [s for s in self._segments if s.last <= self.mark and s is not self._active]
 
@@ -372,7 +376,7 @@ class Spool:
         for segment in self._done():
             self._delete(segment)
 
-    def _delete(self, segment: Segment) -> None:
+    def _delete(self, segment: SpoolSegment) -> None:
         try:
             segment.path.unlink(missing_ok=True)
         except OSError as error:
@@ -385,7 +389,7 @@ class Spool:
         os.close(segment.handle)
 
 
-def _records(handle: int, offset: int = 0) -> Iterator[record.Record]:
+def _records(handle: int, offset: int = 0) -> Iterator[record.SpoolRecord]:
     while (found := record.read(handle, offset)) is not None:
         yield found
         offset = found.end

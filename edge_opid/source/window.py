@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from edge_opid.source.number import NOTHING, Number
+from edge_opid.source.number import NOTHING, ReadingNumber
 
 
 @dataclass(slots=True)
 class Pending:
     """One reading that the node has not acknowledged."""
 
-    number: Number
+    number: ReadingNumber
     payload: bytes
     sent: bool = False
 
@@ -31,14 +31,14 @@ class ResendWindow:
     """The readings on their way. Times are seconds of any clock that does not go back.
 
     >>> window = ResendWindow(size=2, resend_s=10.0)
-    >>> window.add(Number(7, 1), b"a"); window.add(Number(7, 2), b"b")
+    >>> window.add(ReadingNumber(7, 1), b"a"); window.add(ReadingNumber(7, 2), b"b")
     >>> [pending.number.seq for pending in window.due(now=0.0)]
     [1, 2]
     >>> [pending.number.seq for pending in window.due(now=9.9)]
     []
     >>> [pending.number.seq for pending in window.due(now=10.0)]  # is anybody there?
     [1]
-    >>> window.acknowledge(Number(7, 1), now=10.5)
+    >>> window.acknowledge(ReadingNumber(7, 1), now=10.5)
     True
     >>> [pending.number.seq for pending in window.due(now=10.5)]
     [2]
@@ -50,7 +50,7 @@ class ResendWindow:
         resend_s: float = 10.0,
         resend_most_s: float = 60.0,
         again_s: float = 1.0,
-        acknowledged: Number = NOTHING,
+        acknowledged: ReadingNumber = NOTHING,
     ) -> None:
         self.resent = 0
         self._size = size
@@ -71,13 +71,13 @@ class ResendWindow:
         """The boot of the readings on their way; None while there are none."""
         return self._pending[0].number.boot if self._pending else None
 
-    def takes(self, number: Number) -> bool:
+    def takes(self, number: ReadingNumber) -> bool:
         """Whether this reading may join: room, and the same boot."""
         if not self._pending:
             return True
         return len(self._pending) < self._size and number.boot == self._pending[0].number.boot
 
-    def add(self, number: Number, payload: bytes) -> None:
+    def add(self, number: ReadingNumber, payload: bytes) -> None:
         """Let a reading join at the end. Ask `takes` before."""
         self._pending.append(Pending(number, payload))
 
@@ -99,7 +99,7 @@ class ResendWindow:
         """The link refused it: due again."""
         pending.sent = False
 
-    def acknowledge(self, upto: Number, now: float) -> bool:
+    def acknowledge(self, upto: ReadingNumber, now: float) -> bool:
         """The node has everything of this boot up to this number. Returns whether that is news."""
         if upto.boot != self.boot:
             return False

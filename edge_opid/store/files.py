@@ -51,14 +51,14 @@ def next_number(names: Iterable[str], *kinds: str) -> int:
     return max(used, default=0) + 1
 
 
-class Chores:
+class Cleanup:
     """Tidying up that may wait, in order, because correctness never hangs on it alone.
 
     A disk that is full or read-only must not keep a node from starting: what `open` finds to tidy
     goes here, is tried at once, and again before the next commit. A chore that raised is tried
     again from its beginning, so each is one disk operation, or can be repeated.
 
-    >>> chores = Chores()
+    >>> chores = Cleanup()
     >>> chores.add(lambda: print("swept"))
     >>> len(chores)
     1
@@ -83,7 +83,7 @@ class Chores:
         return len(self._todo)
 
 
-def quarantine(disk: Disk, chores: Chores, name: str, keep: int) -> None:
+def quarantine(disk: Disk, chores: Cleanup, name: str, keep: int) -> None:
     """Set a file aside under its own name, and let the oldest of its kind make room."""
     kind = name.partition("-")[0]
     chores.add(partial(disk.replace, name, f"{name}.quarantined"))

@@ -16,18 +16,11 @@ from functools import partial
 
 from edge_opid.store.disk import Disk
 from edge_opid.store.errors import Note, StoreError
-from edge_opid.store.files import (
-    RESCUE_TMP,
-    Chores,
-    file_name,
-    next_number,
-    numbers,
-    quarantine,
-)
+from edge_opid.store.files import RESCUE_TMP, Cleanup, file_name, next_number, numbers, quarantine
 from edge_opid.store.frames import SegmentHeader, payload_bytes
-from edge_opid.store.limits import Limits
+from edge_opid.store.limits import StoreLimits
+from edge_opid.store.recovery import JournalSurvey, survey
 from edge_opid.store.segment import Segment, copy_frames, fill_with_zeros
-from edge_opid.store.survey import Survey, survey
 
 
 class Journal:
@@ -40,8 +33,8 @@ class Journal:
     def __init__(
         self,
         disk: Disk,
-        limits: Limits,
-        chores: Chores,
+        limits: StoreLimits,
+        chores: Cleanup,
         start: int,
         floor: int,
         nonce: Callable[[], bytes],
@@ -157,7 +150,7 @@ class Journal:
 
     # --- tidying up after opening --------------------------------------------------------------
 
-    def _tidy(self, found: Survey, names: list[str]) -> None:
+    def _tidy(self, found: JournalSurvey, names: list[str]) -> None:
         if RESCUE_TMP in names:
             self._chores.add(partial(self._disk.remove, RESCUE_TMP))
         if found.rescue is not None:

@@ -9,13 +9,13 @@ from edge_opid.store.frames import FRAME_HEADER_BYTES, RECORD_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StoreLimits:
     """How much the store may hold, in memory and on the card.
 
-    >>> limits = Limits()
+    >>> limits = StoreLimits()
     >>> limits.segment_bytes * limits.segments_max // 2**20  # MiB of journal, never more
     8
-    >>> Limits(pending_bytes_max=2**20)
+    >>> StoreLimits(pending_bytes_max=2**20)
     Traceback (most recent call last):
     ...
     edge_opid.store.errors.StoreError: pending_bytes_max 1048576 must be <= 1044448, so that one \

@@ -21,16 +21,9 @@ from hashlib import blake2b
 
 from edge_opid.store.disk import Disk
 from edge_opid.store.errors import Note, StoreError
-from edge_opid.store.files import (
-    SNAPSHOT_TMP,
-    Chores,
-    file_name,
-    next_number,
-    numbers,
-    quarantine,
-)
+from edge_opid.store.files import SNAPSHOT_TMP, Cleanup, file_name, next_number, numbers, quarantine
 from edge_opid.store.frames import FORMAT
-from edge_opid.store.limits import Limits
+from edge_opid.store.limits import StoreLimits
 from edge_opid.store.segment import read_or_nothing
 
 KEPT = 2
@@ -56,7 +49,7 @@ class Snapshot:
 class Snapshots:
     """Open the snapshots: `kept` are the good ones, oldest first."""
 
-    def __init__(self, disk: Disk, limits: Limits, chores: Chores) -> None:
+    def __init__(self, disk: Disk, limits: StoreLimits, chores: Cleanup) -> None:
         self._disk, self._limits, self._chores = disk, limits, chores
         self.kept: list[Snapshot] = []
         self.notes: list[Note] = []

@@ -9,8 +9,8 @@
 4. If the disk is full, read-only or broken, `commit` and `snapshot` raise `StoreError`, the records
    stay pending, and the next call tries again; `open` works on a disk that can only be read. A
    folder that is gone is noticed by the next commit; nothing counts as settled until it is back.
-5. Everything is bounded: see `Limits`. A record that is too large, or one too many, is refused, and
-   nothing has changed.
+5. Everything is bounded: see `StoreLimits`. A record that is too large, or one too many, is
+   refused, and nothing has changed.
 6. What was spoilt is set aside (`*.quarantined`) and told in `Recovered.notes`.
 
 When to commit and when to snapshot is the node's decision; there is no clock here.
@@ -25,10 +25,10 @@ from dataclasses import dataclass
 
 from edge_opid.store.disk import Disk
 from edge_opid.store.errors import Note, StoreError, disk_errors
-from edge_opid.store.files import Chores
+from edge_opid.store.files import Cleanup
 from edge_opid.store.frames import RECORD_HEADER_BYTES
 from edge_opid.store.journal import Journal
-from edge_opid.store.limits import Limits
+from edge_opid.store.limits import StoreLimits
 from edge_opid.store.snapshots import Snapshots
 
 
@@ -78,9 +78,9 @@ class Store:
     >>> folder.cleanup()
     """
 
-    def __init__(self, disk: Disk, limits: Limits, nonce: Callable[[], bytes]) -> None:
+    def __init__(self, disk: Disk, limits: StoreLimits, nonce: Callable[[], bytes]) -> None:
         self.limits = limits
-        self._chores = Chores()
+        self._chores = Cleanup()
         self._chores.add(disk.sync_names)  # a name we are about to believe may not be durable yet
         self._snapshots = Snapshots(disk, limits, self._chores)
         self._journal = Journal(
@@ -94,11 +94,14 @@ class Store:
 
     @classmethod
     def open(
-        cls, disk: Disk, limits: Limits | None = None, nonce: Callable[[], bytes] = random_nonce
+        cls,
+        disk: Disk,
+        limits: StoreLimits | None = None,
+        nonce: Callable[[], bytes] = random_nonce,
     ) -> tuple[Store, Recovered]:
         """Read back what the disk remembers, and go on from there."""
         with disk_errors("opening the store", "check the folder and its owner"):
-            store = cls(disk, limits or Limits(), nonce)
+            store = cls(disk, limits or StoreLimits(), nonce)
         notes = [*store._snapshots.notes, *store._journal.notes]
         try:
             store._chores.finish()

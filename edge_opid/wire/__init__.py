@@ -11,20 +11,13 @@ True
 opid/1/farm/n1/reading/attic
 """
 
+from edge_opid.errors import WireError
 from edge_opid.wire.arrays import Matrix, from_bytes, to_bytes
-from edge_opid.wire.codec import (
-    MESSAGES_ON,
-    SCHEMA_VERSION,
-    decode,
-    decode_on,
-    encode,
-    to_json,
-)
-from edge_opid.wire.documents import Desired, Introduction, Summary, Weights
+from edge_opid.wire.codec import MESSAGES_ON, SCHEMA_VERSION, decode, decode_on, encode, to_json
+from edge_opid.wire.documents import Desired, Introduction, SummaryMessage, Weights
 from edge_opid.wire.envelope import digest, open_desired, open_sealed, seal, seal_desired
-from edge_opid.wire.errors import WireError
 from edge_opid.wire.ids import check_id
-from edge_opid.wire.limits import LIMITS, Limits
+from edge_opid.wire.limits import LIMITS, WireLimits
 from edge_opid.wire.messages import (
     Ack,
     Example,
@@ -58,7 +51,6 @@ __all__ = [
     "InstanceId",
     "Introduction",
     "Label",
-    "Limits",
     "Matrix",
     "Message",
     "NodeTopics",
@@ -70,10 +62,11 @@ __all__ = [
     "SensorReturned",
     "SensorSilent",
     "Status",
-    "Summary",
+    "SummaryMessage",
     "Topic",
     "Weights",
     "WireError",
+    "WireLimits",
     "check_id",
     "decode",
     "decode_on",

@@ -8,9 +8,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edge_opid.wire.errors import WireError
-from edge_opid.wire.fields import Bytes, Ordinal, Text
-from edge_opid.wire.records import Checked
+from edge_opid.errors import WireError
+from edge_opid.wire.schema import Bytes, Checked, Ordinal, Text
 
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
 DtypeName = Annotated[str, Text("float32|float16")]
@@ -55,7 +54,7 @@ class Matrix(Checked):
     >>> Matrix(2, 3, W.data[:-1], "float16")
     Traceback (most recent call last):
     ...
-    edge_opid.wire.errors.WireError: matrix.data must be 6 float16 = 12 bytes, got 11
+    edge_opid.errors.WireError: matrix.data must be 6 float16 = 12 bytes, got 11
     """
 
     kind: ClassVar[str] = "matrix"

@@ -9,15 +9,19 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_opid.errors import WireError, shown
 from edge_opid.wire.arrays import Matrix, check_numbers, from_bytes
-from edge_opid.wire.errors import WireError, shown
-from edge_opid.wire.fields import (
+from edge_opid.wire.limits import LIMITS
+from edge_opid.wire.messages import Message
+from edge_opid.wire.schema import (
     Bytes,
+    Checked,
     Count,
     Id,
     Many,
     Millis,
     Names,
+    NestedField,
     NotNegative,
     Ordinal,
     Positive,
@@ -25,9 +29,6 @@ from edge_opid.wire.fields import (
     Text,
     Whole,
 )
-from edge_opid.wire.limits import LIMITS
-from edge_opid.wire.messages import Message
-from edge_opid.wire.records import Checked, Record
 from edge_opid.wire.sensors import SensorDescription
 
 Width = Annotated[int, Whole(1, LIMITS.columns_max)]
@@ -35,11 +36,11 @@ ClassCount = Annotated[int, Whole(2, LIMITS.classes_max)]
 ClassNames = Annotated[tuple[str, ...], Many(Text(), LIMITS.classes_max)]
 Quota = Annotated[int, Whole(0, LIMITS.gather_max)]
 Sensors = Annotated[
-    tuple[SensorDescription, ...], Many(Record(SensorDescription), LIMITS.sensors_max)
+    tuple[SensorDescription, ...], Many(NestedField(SensorDescription), LIMITS.sensors_max)
 ]
 Matrices = Annotated[
     Mapping[str, Matrix],
-    Table(Text("[A-Za-z][A-Za-z0-9_]{0,31}"), Record(Matrix), LIMITS.matrices_max),
+    Table(Text("[A-Za-z][A-Za-z0-9_]{0,31}"), NestedField(Matrix), LIMITS.matrices_max),
 ]
 
 
@@ -107,7 +108,7 @@ class Introduction(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Summary(Message):
+class SummaryMessage(Message):
     """A learner's statistics for one layout: all that a gateway needs to pool nodes.
 
     `gram` is the upper triangle of G = Σx̃x̃ᵀ, row by row, width·(width + 1)/2 numbers; `moment` is

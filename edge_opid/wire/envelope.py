@@ -20,9 +20,9 @@ from collections.abc import Iterable
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from edge_opid.errors import WireError, shown
 from edge_opid.wire.codec import decode, encode
 from edge_opid.wire.documents import Desired
-from edge_opid.wire.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS
 
 MAGIC = b"opd1"

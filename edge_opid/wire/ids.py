@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from edge_opid.wire.errors import WireError, shown
+from edge_opid.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS
 
 ID_PATTERN = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LIMITS.id_chars_max - 1}}}")
@@ -36,7 +36,7 @@ def check_id(value: object, what: str) -> str:
     >>> check_id("attic/temp", "sensor")
     Traceback (most recent call last):
     ...
-    edge_opid.wire.errors.WireError: sensor must be 1 to 32 of a-z, 0-9, _ and - and start with \
+    edge_opid.errors.WireError: sensor must be 1 to 32 of a-z, 0-9, _ and - and start with \
 a letter or digit, got 'attic/temp': rename it
     """
     if isinstance(value, str) and len(value) <= LIMITS.id_chars_max and is_id(value):

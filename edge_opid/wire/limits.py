@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WireLimits:
     """The promises about size that both ends rely on. They are part of the schema version.
 
     The large ones follow from one promise: a layout of 160 columns with 16 classes, whose
@@ -39,4 +39,4 @@ class Limits:
     version_step_max: int = 2**20  # further ahead is a mistake or a forgery, and would lock us out
 
 
-LIMITS = Limits()
+LIMITS = WireLimits()

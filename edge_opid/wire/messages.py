@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from edge_opid.wire.errors import WireError, shown
-from edge_opid.wire.fields import (
+from edge_opid.errors import WireError, shown
+from edge_opid.wire.limits import LIMITS
+from edge_opid.wire.schema import (
+    Checked,
     Count,
     Id,
     Identifier,
@@ -19,20 +21,20 @@ from edge_opid.wire.fields import (
     Many,
     Millis,
     Names,
-    Number,
+    NumberField,
     Ordinal,
     Table,
     Text,
     Whole,
     Yes,
 )
-from edge_opid.wire.limits import LIMITS
-from edge_opid.wire.records import Checked
 
-Values = Annotated[Mapping[str, float], Table(Identifier(), Number(), LIMITS.sensors_max)]
-Scores = Annotated[Mapping[str, float], Table(Text(), Number(), LIMITS.classes_max)]
+Values = Annotated[Mapping[str, float], Table(Identifier(), NumberField(), LIMITS.sensors_max)]
+Scores = Annotated[Mapping[str, float], Table(Text(), NumberField(), LIMITS.classes_max)]
 Counts = Annotated[Mapping[str, int], Table(Identifier(), Whole(), LIMITS.counts_max)]
-Rates = Annotated[Mapping[str, float], Table(Identifier(), Number(low=0.0), LIMITS.reasons_max)]
+Rates = Annotated[
+    Mapping[str, float], Table(Identifier(), NumberField(low=0.0), LIMITS.reasons_max)
+]
 Reasons = Annotated[tuple[str, ...], Many(Text(), LIMITS.reasons_max)]
 
 
@@ -65,7 +67,7 @@ class Reading(Message):
     >>> Reading(boot=3, seq=0, time_ms=0, values={"attic-temp": 21.5})
     Traceback (most recent call last):
     ...
-    edge_opid.wire.errors.WireError: reading.seq must be from 1 to 9007199254740991, got 0
+    edge_opid.errors.WireError: reading.seq must be from 1 to 9007199254740991, got 0
     """
 
     kind: ClassVar[str] = "reading"
@@ -127,7 +129,7 @@ class Ack(Message):
     >>> Ack(boot=5, seq=0, newest=5)
     Traceback (most recent call last):
     ...
-    edge_opid.wire.errors.WireError: ack.newest must be 0 or above ack.boot 5, got 5
+    edge_opid.errors.WireError: ack.newest must be 0 or above ack.boot 5, got 5
     """
 
     kind: ClassVar[str] = "ack"

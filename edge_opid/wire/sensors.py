@@ -7,13 +7,12 @@ from itertools import pairwise
 from struct import pack
 from typing import Annotated, ClassVar
 
-from edge_opid.wire.errors import WireError
-from edge_opid.wire.fields import Id, Line, Many, Millis, Number, Positive, Real
+from edge_opid.errors import WireError
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.messages import Message
-from edge_opid.wire.records import Checked
+from edge_opid.wire.schema import Checked, Id, Line, Many, Millis, NumberField, Positive, Real
 
-Knots = Annotated[tuple[float, ...], Many(Number(), LIMITS.knots_max)]
+Knots = Annotated[tuple[float, ...], Many(NumberField(), LIMITS.knots_max)]
 
 
 def check_knots(knots: tuple[float, ...], where: str) -> None:
@@ -98,7 +97,7 @@ class SensorDeployed(Message):
     >>> SensorDeployed("pm-9", role="pm25", at_ms=0, replaces="pm-9")
     Traceback (most recent call last):
     ...
-    edge_opid.wire.errors.WireError: sensor-deployed.replaces must be another sensor, got 'pm-9' \
+    edge_opid.errors.WireError: sensor-deployed.replaces must be another sensor, got 'pm-9' \
 for sensor 'pm-9'
     """
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from edge_opid.wire.errors import WireError, shown
+from edge_opid.errors import WireError, shown
 from edge_opid.wire.ids import check_id
 
 ROOT = "opid/1"

@@ -9,18 +9,17 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+from gateway.cli.context import CommandContext, OperatorError, open_desk
+from gateway.cli.output import NOTHING, Terminal, moment, names, percent
+from gateway.cli.wait import Patience, still_open, watch, wave_of
 from gateway.registry import ChangeRecord, FitRecord, LayoutRecord
 from gateway.registry.fleet import Fleet
-
-from .desk import Desk, OperatorError, open_desk
-from .screen import NOTHING, Screen, moment, names, percent
-from .waiting import Patience, still_open, watch, wave_of
 
 Facts = dict[str, Any]
 HEADINGS = "change", "group", "state", "opened", "gone", "come", "batch", "pushed", "reported"
 
 
-def list_changes(given: Namespace, screen: Screen) -> int:
+def list_changes(given: Namespace, screen: Terminal) -> int:
     """The last changes, the newest first."""
     with open_desk(given.config) as desk:
         fleet = desk.fleet()
@@ -32,7 +31,7 @@ def list_changes(given: Namespace, screen: Screen) -> int:
     return 0
 
 
-def show_change(given: Namespace, screen: Screen) -> int:
+def show_change(given: Namespace, screen: Terminal) -> int:
     """One change in full; with `--follow` once all of its nodes have reported."""
     with open_desk(given.config) as desk:
         change = find_change(desk, given.change)
@@ -49,7 +48,7 @@ def show_change(given: Namespace, screen: Screen) -> int:
     return 3 if late else 0
 
 
-def find_change(desk: Desk, number: int) -> ChangeRecord:
+def find_change(desk: CommandContext, number: int) -> ChangeRecord:
     """The change of this number, or what there is instead."""
     change = desk.store.change(number)
     if change is None:
@@ -59,7 +58,9 @@ def find_change(desk: Desk, number: int) -> ChangeRecord:
     return change
 
 
-def _follow(desk: Desk, change: ChangeRecord, screen: Screen, patience: Patience) -> str:
+def _follow(
+    desk: CommandContext, change: ChangeRecord, screen: Terminal, patience: Patience
+) -> str:
     """Watch the wave of orders to those who are in the change; what is open when time is up."""
 
     def look() -> Any:
@@ -73,7 +74,7 @@ def _follow(desk: Desk, change: ChangeRecord, screen: Screen, patience: Patience
 # -- what JSON has ---------------------------------------------------------------------------------
 
 
-def change_facts(desk: Desk, fleet: Fleet, change: ChangeRecord) -> Facts:
+def change_facts(desk: CommandContext, fleet: Fleet, change: ChangeRecord) -> Facts:
     """A change, without its fits; -1 where nothing was fitted or pushed yet."""
     members = member_facts(desk, fleet, change)
     return {
@@ -93,7 +94,7 @@ def change_facts(desk: Desk, fleet: Fleet, change: ChangeRecord) -> Facts:
     }
 
 
-def full_facts(desk: Desk, change: ChangeRecord) -> Facts:
+def full_facts(desk: CommandContext, change: ChangeRecord) -> Facts:
     """A change with its fits and its members."""
     fleet = desk.fleet()
     return {
@@ -120,7 +121,7 @@ def fit_facts(fit: FitRecord) -> Facts:
     }
 
 
-def member_facts(desk: Desk, fleet: Fleet, change: ChangeRecord) -> list[Facts]:
+def member_facts(desk: CommandContext, fleet: Fleet, change: ChangeRecord) -> list[Facts]:
     """Whoever was given a layout in this change, and whether it has reported."""
     last = {(each.site, each.node): each for each in desk.store.members(change.id)}
     return [_member(fleet, layout) for layout in last.values()]
@@ -163,7 +164,7 @@ def _row(facts: Facts) -> list[str]:
     ]
 
 
-def _draw(facts: Facts, screen: Screen) -> None:
+def _draw(facts: Facts, screen: Terminal) -> None:
     about = dict(zip(HEADINGS, _row(facts), strict=True))
     screen.facts([*about.items(), ("columns", names(facts["columns"]))])
     for fit in facts["fits"]:
@@ -172,7 +173,7 @@ def _draw(facts: Facts, screen: Screen) -> None:
     screen.table(("member", "online", "layout", "order", "reported", "moved on"), _members(facts))
 
 
-def _draw_fit(fit: Facts, screen: Screen) -> None:
+def _draw_fit(fit: Facts, screen: Terminal) -> None:
     sent = "pushed" if fit["pushed"] else "not pushed"
     screen.lines(
         [

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_opid.whole_file import write_whole
+from edge_opid.store.whole_file import write_whole
+from gateway.cli.changes import find_change
+from gateway.cli.context import CommandContext, OperatorError, open_desk
+from gateway.cli.output import Terminal
 from gateway.registry import ChangeRecord, FitRecord
-
-from .changes import find_change
-from .desk import Desk, OperatorError, open_desk
-from .screen import Screen
 
 if TYPE_CHECKING:
     from gateway.tflite import Weights
@@ -27,7 +26,7 @@ column."""
 
 
 @dataclass(frozen=True)
-class Predictor:
+class ExportedPredictor:
     """A pushed fit with a name for every row and every column.
 
     Scores are x·W for all `columns` of a layout at once, or [x_s W_s, x_a] [V_z; V_a] + bias for
@@ -41,7 +40,7 @@ class Predictor:
     """W, W_s, V_z, V_a, bias; or W_s, centre, scale, support, A_s, A_b, bias, kernel."""
 
 
-def export(given: Namespace, screen: Screen) -> int:
+def export(given: Namespace, screen: Terminal) -> int:
     """Write the predictor of a change to a file; a failure leaves none."""
     with open_desk(given.config) as desk:
         change = find_change(desk, given.change)
@@ -54,7 +53,7 @@ def export(given: Namespace, screen: Screen) -> int:
     return 0
 
 
-def _pushed(desk: Desk, change: ChangeRecord) -> FitRecord:
+def _pushed(desk: CommandContext, change: ChangeRecord) -> FitRecord:
     """The fit whose weights nodes have."""
     fits = {fit.size: fit for fit in desk.store.fits(change.id)}
     if change.pushed not in fits:
@@ -63,7 +62,7 @@ def _pushed(desk: Desk, change: ChangeRecord) -> FitRecord:
     return fits[change.pushed]
 
 
-def _classes(desk: Desk, change: ChangeRecord) -> tuple[str, ...]:
+def _classes(desk: CommandContext, change: ChangeRecord) -> tuple[str, ...]:
     for group in desk.config.groups:
         if group.id == change.group:
             return group.classes
@@ -74,7 +73,9 @@ def _classes(desk: Desk, change: ChangeRecord) -> tuple[str, ...]:
     )
 
 
-def predictor_of(change: ChangeRecord, fit: FitRecord, classes: tuple[str, ...]) -> Predictor:
+def predictor_of(
+    change: ChangeRecord, fit: FitRecord, classes: tuple[str, ...]
+) -> ExportedPredictor:
     """The bytes of a fit as named matrices."""
     parts = {name: np.frombuffer(data, "<f4") for name, data in fit.parts.items()}
     c = len(parts["bias"])
@@ -90,7 +91,7 @@ def predictor_of(change: ChangeRecord, fit: FitRecord, classes: tuple[str, ...])
     }
     rows = {"columns": change.columns, "survivors": fit.survivors, "new": fit.new}
     names = {what: tuple(map(plain, some)) for what, some in rows.items()}
-    return Predictor({**names, "classes": classes}, shaped)
+    return ExportedPredictor({**names, "classes": classes}, shaped)
 
 
 def plain(column: str) -> str:
@@ -103,14 +104,14 @@ def plain(column: str) -> str:
     return role + rest[rest.index("[") :] if rest else role
 
 
-def _npz(predictor: Predictor) -> bytes:
+def _npz(predictor: ExportedPredictor) -> bytes:
     data = io.BytesIO()
     content: dict[str, Any] = {**predictor.names, **predictor.parts}
     np.savez(data, **content)
     return data.getvalue()
 
 
-def _tflite(predictor: Predictor, weights: Weights) -> bytes:
+def _tflite(predictor: ExportedPredictor, weights: Weights) -> bytes:
     from gateway.estage import LinearModel  # noqa: PLC0415 - scikit-learn takes a second to load
     from gateway.tflite import to_tflite  # noqa: PLC0415 - it needs the former
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 
+from gateway.cli.context import CommandContext, OperatorError, find_node, open_desk
+from gateway.cli.output import Terminal
+from gateway.cli.sensors import now_ms, rehearse_open
+from gateway.cli.wait import DONE, Patience, outcome_of
 from gateway.registry import NodeKey
 from gateway.registry.fleet import Fleet
+from gateway.registry.text import listed
 from gateway.store import FORGET
-from gateway.words import listed
-
-from .announce import now_ms, rehearse_open
-from .desk import Desk, OperatorError, find_node, open_desk
-from .screen import Screen
-from .waiting import DONE, Patience, outcome_of
 
 WORDS = {
     "sensors": ("sensor", "sensors"),
@@ -24,7 +23,7 @@ WORDS = {
 }
 
 
-def forget(given: Namespace, screen: Screen) -> int:
+def forget(given: Namespace, screen: Terminal) -> int:
     """Everything of one node goes; the others, and the changes it was in, stay."""
     with open_desk(given.config) as desk:
         fleet = desk.fleet()
@@ -45,7 +44,7 @@ def forget(given: Namespace, screen: Screen) -> int:
         return _settled(desk, screen, number, Patience(given.wait_s))
 
 
-def what_goes(desk: Desk, fleet: Fleet, key: NodeKey) -> Iterator[str]:
+def what_goes(desk: CommandContext, fleet: Fleet, key: NodeKey) -> Iterator[str]:
     """Line by line."""
     where, counted = "/".join(key), desk.store.census(key)
     what = ", ".join(f"{counted[t]} {words[counted[t] != 1]}" for t, words in WORDS.items())
@@ -57,7 +56,7 @@ def what_goes(desk: Desk, fleet: Fleet, key: NodeKey) -> Iterator[str]:
         yield f"{where}: group {group.id} still expects it: it may introduce itself again"
 
 
-def _settled(desk: Desk, screen: Screen, number: int, patience: Patience) -> int:
+def _settled(desk: CommandContext, screen: Terminal, number: int, patience: Patience) -> int:
     outcome = outcome_of(desk.store, number, patience)
     if not outcome:
         screen.remark(f"command {number} is still open after {patience.seconds:g} s")

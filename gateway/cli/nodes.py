@@ -11,17 +11,16 @@ from dataclasses import asdict
 from typing import Any
 
 from edge_opid.wire import Status, WireError, decode
+from gateway.cli.context import OperatorError, all_keys, find_node, open_desk
+from gateway.cli.output import NOTHING, Terminal, moment, names, number, percent
+from gateway.decisions.timekeeping import OWN
 from gateway.registry import DoubtRecord, NodeKey, NodeRecord, SensorRecord
 from gateway.registry.fleet import Fleet
-from gateway.timekeeping import OWN
-
-from .desk import OperatorError, all_keys, find_node, open_desk
-from .screen import NOTHING, Screen, moment, names, number, percent
 
 Facts = dict[str, Any]
 
 
-def list_sensors(given: Namespace, screen: Screen) -> int:
+def list_sensors(given: Namespace, screen: Terminal) -> int:
     """Every sensor of the fleet, or of one node, the retired ones included."""
     with open_desk(given.config) as desk:
         fleet = desk.fleet()
@@ -35,7 +34,7 @@ def list_sensors(given: Namespace, screen: Screen) -> int:
     return 0
 
 
-def list_nodes(given: Namespace, screen: Screen) -> int:
+def list_nodes(given: Namespace, screen: Terminal) -> int:
     """Every node, also those that are configured and have never spoken."""
     with open_desk(given.config) as desk:
         fleet = desk.fleet()
@@ -49,7 +48,7 @@ def list_nodes(given: Namespace, screen: Screen) -> int:
     return 0
 
 
-def show_node(given: Namespace, screen: Screen) -> int:
+def show_node(given: Namespace, screen: Terminal) -> int:
     """All that is known of one node."""
     with open_desk(given.config) as desk:
         fleet = desk.fleet()

@@ -17,17 +17,17 @@ C-stage's Gram matrix) let the batch's labels teach the survivors' weights, too:
 (7, 3)
 """
 
-from .batch import Batch, BatchError, Survivors
-from .compact import Compacted, compacted
-from .folding import Folded, Rounded, fold, rounded
-from .kernel import Kernel, KernelModel, KernelOpid, fit_kernel_opid
-from .landmark import COMPACT, LandmarkOpid
-from .mixture import Mixture
-from .models import LinearModel, Model, z_alone
-from .opid import Opid, fit_opid
-from .opide import Opide, fit_opide
-from .selection import ALL, LINEAR, BestModel, Row, fit_best, hits_on
-from .update import Update, fit_update
+from gateway.estage.batch import Batch, BatchError, Survivors
+from gateway.estage.kernel.compact import Compacted, compacted
+from gateway.estage.kernel.exact import Kernel, KernelModel, KernelOpid, fit_kernel_opid
+from gateway.estage.kernel.landmark import COMPACT, LandmarkOpid
+from gateway.estage.mixture import Mixture
+from gateway.estage.models import LinearModel, Model, z_alone
+from gateway.estage.opid import Opid, fit_opid
+from gateway.estage.opide import Opide, fit_opide
+from gateway.estage.selection import ALL, LINEAR, BestModel, Row, fit_best, hits_on
+from gateway.estage.to_matrix import Folded, Rounded, fold, rounded
+from gateway.estage.update import Update, fit_update
 
 __all__ = [
     "ALL",

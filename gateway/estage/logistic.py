@@ -20,7 +20,7 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from .batch import Floats, Ints
+from gateway.estage.batch import Floats, Ints
 
 COSTS: Floats = np.logspace(-3, 3, 7)
 """α of Eq. 19, sklearn's C."""

@@ -20,11 +20,11 @@ from itertools import product
 
 import numpy as np
 
-from .batch import Batch, Floats, Ints, standard_errors
-from .models import LinearPath
-from .opide import Opide
-from .tuning import Single, instance_losses, log_loss, one_of
-from .update import Update
+from gateway.estage.batch import Batch, Floats, Ints, standard_errors
+from gateway.estage.models import LinearPath
+from gateway.estage.opide import Opide
+from gateway.estage.tuning import Single, instance_losses, log_loss, one_of
+from gateway.estage.update import Update
 
 PARTS = 10
 """Shares are multiples of 1/PARTS."""

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edge_opid.errors import MismatchError
-
-from .batch import Batch, Floats, Ints
+from gateway.estage.batch import Batch, Floats, Ints
 
 
 class Model(Protocol):

@@ -21,10 +21,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .batch import Batch, Floats, Ints
-from .models import LinearModel, LinearPath, keep_unseen, seen_classes
-from .sums import Sums, training_sums
-from .tuning import Single, tuned
+from gateway.estage.batch import Batch, Floats, Ints
+from gateway.estage.fold_sums import Sums, training_sums
+from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
+from gateway.estage.tuning import Single, tuned
 
 Penalty = Literal["balanced", "printed"]
 STRENGTHS = 10.0 ** np.linspace(4, -4, 17)

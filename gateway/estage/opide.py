@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .batch import Batch, Floats, Ints
-from .logistic import COSTS, one_vs_rest
-from .models import LinearModel, LinearPath, keep_unseen, seen_classes
-from .tuning import log_loss, one_of, tuned
+from gateway.estage.batch import Batch, Floats, Ints
+from gateway.estage.logistic import COSTS, one_vs_rest
+from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
+from gateway.estage.tuning import log_loss, one_of, tuned
 
 WEIGHTS = np.linspace(0, 1, 11)
 """w₁'s grid."""

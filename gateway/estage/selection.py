@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .batch import Batch, Floats, Ints, Survivors, standard_errors, stratified_folds
-from .kernel import KernelOpid
-from .landmark import COMPACT
-from .mixture import Mixture
-from .models import Model, z_alone
-from .tuning import Candidate, HeldOut, held_out, honest_scores
+from gateway.estage.batch import Batch, Floats, Ints, Survivors, standard_errors, stratified_folds
+from gateway.estage.kernel.exact import KernelOpid
+from gateway.estage.kernel.landmark import COMPACT
+from gateway.estage.mixture import Mixture
+from gateway.estage.models import Model, z_alone
+from gateway.estage.tuning import Candidate, HeldOut, held_out, honest_scores
 
 FOLDS, REPEATS = 5, 2
 LINEAR: tuple[Candidate, ...] = (Mixture(),)

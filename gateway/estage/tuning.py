@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from .batch import Batch, Floats, Ints, stratified_folds
-from .models import Model, Path
+from gateway.estage.batch import Batch, Floats, Ints, stratified_folds
+from gateway.estage.models import Model, Path
 
 NOTHING = np.array([], np.int64)
 

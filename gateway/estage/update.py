@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .batch import Batch, BatchError, Floats, Ints, Survivors
-from .models import LinearModel, LinearPath, keep_unseen, seen_classes
-from .sums import training_sums
-from .tuning import Single, tuned
+from gateway.estage.batch import Batch, BatchError, Floats, Ints, Survivors
+from gateway.estage.fold_sums import training_sums
+from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
+from gateway.estage.tuning import Single, tuned
 
 STRENGTHS: Floats = np.append(np.inf, 10.0 ** np.linspace(2, -2, 9))
 """γ's grid in units of n times the mean variance of X^(a)'s columns."""

@@ -1,6 +1,6 @@
 """Who is in the fleet, and how each sensor lives: records, the lifecycle table, the fleet."""
 
-from .lifecycle import (
+from gateway.registry.lifecycle import (
     IN_LAYOUT,
     TABLE,
     EventError,
@@ -10,7 +10,7 @@ from .lifecycle import (
     diagram,
     step,
 )
-from .records import (
+from gateway.registry.records import (
     ChangeRecord,
     ChangeState,
     DoubtRecord,

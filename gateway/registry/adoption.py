@@ -7,13 +7,12 @@ from dataclasses import replace
 from edge_opid.layout.layout import BIAS
 from edge_opid.learner.settings import LIMIT
 from edge_opid.wire import Introduction, SensorDescription
-
-from ..policy import Group
-from ..words import listed
-from .fleet import Fleet
-from .lifecycle import EventError, SensorEvent, SensorState, step
-from .records import LayoutRecord, NodeKey, NodeRecord, SensorRecord
-from .reported import check_reach
+from gateway.policy import Group
+from gateway.registry.fleet import Fleet
+from gateway.registry.lifecycle import EventError, SensorEvent, SensorState, step
+from gateway.registry.records import LayoutRecord, NodeKey, NodeRecord, SensorRecord
+from gateway.registry.reports import check_reach
+from gateway.registry.text import listed
 
 
 def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_ms: int) -> bool:

@@ -13,9 +13,8 @@ from functools import lru_cache
 from struct import pack
 
 from edge_opid.layout import Layout, Sensor
-from edge_opid.node.desired import layout_of
-
-from .records import LayoutRecord
+from edge_opid.node.orders import layout_of
+from gateway.registry.records import LayoutRecord
 
 
 def layout_in(record: LayoutRecord, only: Collection[str] | None = None) -> Layout:

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from edge_opid.log import worth_a_line
+from edge_opid.service.log import worth_a_line
 from edge_opid.wire import SensorDescription
-
-from ..policy import Group, check_groups
-from .lifecycle import IN_LAYOUT, SensorState
-from .records import (
+from gateway.policy import Group, check_groups
+from gateway.registry.lifecycle import IN_LAYOUT, SensorState
+from gateway.registry.records import (
     ChangeRecord,
     ChangeState,
     DoubtRecord,

@@ -12,12 +12,11 @@ from dataclasses import replace
 
 from edge_opid.layout import WarmUp
 from edge_opid.layout.sensor import Sensor
-
-from .fleet import Fleet
-from .lifecycle import SensorEvent, SensorState, step
-from .lives import give_way
-from .records import NodeKey, SensorRecord
-from .room import room_for
+from gateway.registry.capacity import room_for
+from gateway.registry.events import give_way
+from gateway.registry.fleet import Fleet
+from gateway.registry.lifecycle import SensorEvent, SensorState, step
+from gateway.registry.records import NodeKey, SensorRecord
 
 OWN_MIN = 8
 """Values of its own that a sensor needs, however many peers it has: they look at one moment, and

@@ -25,8 +25,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from edge_opid.wire import SensorDescription
-
-from .lifecycle import SensorState
+from gateway.registry.lifecycle import SensorState
 
 NodeKey = tuple[str, str]
 """Site and node."""
@@ -225,7 +224,7 @@ class FitRecord:
     """Accuracy given up by the precision the weights travel in."""
     parts: dict[str, bytes]
     """W, W_s, V_z, V_a, bias in float32: rows of W in the order of the change's columns. Those of a
-    kernel are W_s, centre, scale, support, A_s, A_b, bias and kernel: `gateway.fitted_models`."""
+    kernel are W_s, centre, scale, support, A_s, A_b, bias and kernel: `gateway.fitting.models`."""
     survivors: tuple[str, ...] = ()
     """The columns whose weights come from statistics: the rows of W_s, in order."""
     new: tuple[str, ...] = ()

@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from edge_opid.config_lines import line_of, place
+from edge_opid.config.schema import line_of, place
 from gateway.config import ConfigError, GatewayConfig, parse_config
 from gateway.policy import Group, check_groups
-from gateway.setup.plan import Plan
+from gateway.setup.plan import SetupPlan
 from gateway.setup.scribe import FolderError
 from gateway.setup.starting_files import array, group_toml, quoted
 
 _LIST = re.compile(r"(\s*[\"']?nodes[\"']?\s*=\s*\[)([^\]#]*?)([\s,]*)\]")
 
 
-def with_nodes(text: str, path: Path, plan: Plan, environment: Mapping[str, str]) -> str:
+def with_nodes(text: str, path: Path, plan: SetupPlan, environment: Mapping[str, str]) -> str:
     """The text of the gateway's file with every node of the plan in its group."""
     before = parse_config(text, environment, path)
     index = next((i for i, each in enumerate(before.groups) if each.id == plan.group), None)
@@ -63,7 +63,7 @@ def _reads(text: str, path: Path, wanted: GatewayConfig, environment: Mapping[st
         return False
 
 
-def _refuse_another_task(group: Group, plan: Plan, where: str) -> None:
+def _refuse_another_task(group: Group, plan: SetupPlan, where: str) -> None:
     for name in ("site", "classes"):
         old, new = getattr(group, name), getattr(plan, name)
         if old != new:

@@ -24,18 +24,18 @@ from types import MappingProxyType
 
 from nacl.signing import SigningKey
 
-from edge_opid.config import parse_config as parse_node_config
+from edge_opid.config.service import parse_config as parse_node_config
 from edge_opid.link.contract import LinkError
 from edge_opid.link.options import read_credentials
 from gateway import config as gateway_config
 from gateway.secret_files import load_signing_key
 from gateway.setup.group_list import with_nodes
 from gateway.setup.mosquitto_files import conf, ended, names_in, password_line, with_rules
-from gateway.setup.plan import Plan
-from gateway.setup.scribe import PUBLIC, SECRET, FolderError, Scribe, scribe_in
+from gateway.setup.plan import SetupPlan
+from gateway.setup.scribe import PUBLIC, SECRET, FileWriter, FolderError, scribe_in
 from gateway.setup.starting_files import gateway_toml, node_toml
 
-__all__ = ["FolderError", "Plan", "add_nodes", "initialise", "next_steps"]
+__all__ = ["FolderError", "SetupPlan", "add_nodes", "initialise", "next_steps"]
 
 UNFINISHED = "init.unfinished"
 CONFIG, KEY, PUBLIC_KEY = "gateway.toml", "keys/gateway.key", "keys/gateway.pub"
@@ -43,7 +43,7 @@ ACL, PASSWORDS, CONF = "mosquitto/acl", "mosquitto/passwords", "mosquitto/opid.c
 PASSWORD_BYTES = 24
 
 
-def initialise(folder: Path, plan: Plan) -> list[Path]:
+def initialise(folder: Path, plan: SetupPlan) -> list[Path]:
     """Make the folder; what was written. A folder that holds anything else is refused."""
     folder, text = folder.absolute(), gateway_toml(plan)
     if not str(folder).isprintable():
@@ -65,7 +65,7 @@ def initialise(folder: Path, plan: Plan) -> list[Path]:
 
 
 def add_nodes(
-    folder: Path, plan: Plan, environment: Mapping[str, str] = MappingProxyType({})
+    folder: Path, plan: SetupPlan, environment: Mapping[str, str] = MappingProxyType({})
 ) -> list[Path]:
     """Add what of the plan is not there yet: nodes, sources, a group; what was written.
 
@@ -106,13 +106,13 @@ def next_steps(folder: Path, *, added: bool) -> list[str]:
 # --- before anything is written -------------------------------------------------------------------
 
 
-def _check_nodes(plan: Plan) -> None:
+def _check_nodes(plan: SetupPlan) -> None:
     """What we are about to write must be what a node will take."""
     for node in plan.nodes:
         parse_node_config(node_toml(plan, node, "0" * 64), {})
 
 
-def _refuse_unless_ours(scribe: Scribe, begun: str) -> None:
+def _refuse_unless_ours(scribe: FileWriter, begun: str) -> None:
     """A new folder, an empty one, or one in which this very plan was cut off."""
     folder = scribe.folder
     if scribe.has(UNFINISHED):
@@ -135,7 +135,7 @@ def _refuse_unless_ours(scribe: Scribe, begun: str) -> None:
 # --- what both do ---------------------------------------------------------------------------------
 
 
-def _fill(scribe: Scribe, plan: Plan, key: SigningKey) -> None:
+def _fill(scribe: FileWriter, plan: SetupPlan, key: SigningKey) -> None:
     """Credentials and node folders of whoever is new, then the broker's rules, then its names."""
     passwords = ended(scribe.read(PASSWORDS))
     done = names_in(passwords)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from edge_opid.wire.topics import ROOT
-from gateway.setup.plan import GATEWAY, OPERATOR, SENSORS, Plan
+from gateway.setup.plan import GATEWAY, OPERATOR, SENSORS, SetupPlan
 
 ITERATIONS = 1_000  # ten times mosquitto's own; more would not help: our passwords are random …
 SALT_BYTES = 12  # … and mosquitto knows no other length
@@ -99,7 +99,7 @@ def ended(text: str) -> str:
     return f"{text}\n" if text and not text.endswith("\n") else text
 
 
-def with_rules(acl: str, plan: Plan) -> str:
+def with_rules(acl: str, plan: SetupPlan) -> str:
     """The ACL file with the rules of whoever of the plan has none yet."""
     acl = ended(acl) or ACL_HEADER
     known = {line.removeprefix("user ") for line in acl.splitlines() if line.startswith("user ")}
@@ -113,7 +113,7 @@ def with_rules(acl: str, plan: Plan) -> str:
     return acl + "".join(f"{line}\n" for line in lines)
 
 
-def _rules(plan: Plan, node: str) -> Iterator[str]:
+def _rules(plan: SetupPlan, node: str) -> Iterator[str]:
     """Everybody's rights to the topics of one node."""
     own = {
         "read": ("reading/+", "label", "desired"),
@@ -126,18 +126,20 @@ def _rules(plan: Plan, node: str) -> Iterator[str]:
     yield from _user(OPERATOR, plan, node, {"read": ("#",), "write": ("event", "label")})
 
 
-def _source_rules(plan: Plan, node: str, name: str, source: str) -> Iterator[str]:
+def _source_rules(plan: SetupPlan, node: str, name: str, source: str) -> Iterator[str]:
     rights = {"read": (f"ack/{source}",), "write": (f"reading/{source}", "label")}
     return _user(plan.user(node, name), plan, node, rights)
 
 
-def _user(name: str, plan: Plan, node: str, rights: Mapping[str, Iterable[str]]) -> Iterator[str]:
+def _user(
+    name: str, plan: SetupPlan, node: str, rights: Mapping[str, Iterable[str]]
+) -> Iterator[str]:
     yield f"user {name}"
     for right, channels in rights.items():
         yield from (f"topic {right} {ROOT}/{plan.site}/{node}/{each}" for each in channels)
 
 
-def conf(folder: Path, plan: Plan) -> str:
+def conf(folder: Path, plan: SetupPlan) -> str:
     """The configuration of a broker whose files stand in `folder`."""
     listener = f"listener {plan.port}"
     listener = f"{listener} {plan.host}" if _is_loopback(plan.host) else OPEN + listener

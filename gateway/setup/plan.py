@@ -15,13 +15,13 @@ HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SetupPlan:
     """One group of nodes, and where their broker is.
 
     `sources` are sensor scripts that run as processes of their own beside the first one: the broker
     lets a name in once, so two processes with one name would push each other out for ever.
 
-    >>> plan = Plan(site="street", group="air", classes=("fresh", "stale"), nodes=("north",))
+    >>> plan = SetupPlan(site="street", group="air", classes=("fresh", "stale"), nodes=("north",))
     >>> for user, file in plan.accounts().items():
     ...     print(user, file)
     gateway keys/gateway.credentials

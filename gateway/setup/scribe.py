@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from edge_opid.errors import OpidError
-from edge_opid.whole_file import sync_folder, write_whole
+from edge_opid.store.whole_file import sync_folder, write_whole
 
 SECRET, PUBLIC = 0o600, 0o644
 
@@ -22,7 +22,7 @@ class FolderError(OpidError, ValueError):
     """The folder of a fleet, or what was asked of it, is at fault. Nothing was overwritten."""
 
 
-class Scribe:
+class FileWriter:
     """Writes below one folder, and remembers what."""
 
     def __init__(self, folder: Path) -> None:
@@ -78,14 +78,14 @@ class Scribe:
 
 
 @contextmanager
-def scribe_in(folder: Path) -> Iterator[Scribe]:
+def scribe_in(folder: Path) -> Iterator[FileWriter]:
     """A scribe who is alone in the folder; what the system refuses is one sentence."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield Scribe(folder)
+            yield FileWriter(folder)
         finally:
             os.close(handle)
     except BlockingIOError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from gateway.setup.plan import Plan
+from gateway.setup.plan import SetupPlan
 
 GATEWAY_TOML = """\
 # The configuration of the gateway. Look at what it means before you run it:
@@ -141,12 +141,12 @@ timeout_s = 60.0
 """
 
 
-def gateway_toml(plan: Plan) -> str:
+def gateway_toml(plan: SetupPlan) -> str:
     """The gateway's file for a fleet of one group."""
     return GATEWAY_TOML.format(host=quoted(plan.host), port=plan.port, groups=group_toml(plan))
 
 
-def group_toml(plan: Plan) -> str:
+def group_toml(plan: SetupPlan) -> str:
     """One group, as it is appended to the gateway's file."""
     return GROUP.format(
         id=quoted(plan.group),
@@ -156,7 +156,7 @@ def group_toml(plan: Plan) -> str:
     )
 
 
-def node_toml(plan: Plan, node: str, key: str) -> str:
+def node_toml(plan: SetupPlan, node: str, key: str) -> str:
     """The file of one node, which obeys the gateway with this public key."""
     return NODE_TOML.format(
         node=node,

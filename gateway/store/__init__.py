@@ -1,27 +1,26 @@
 """The gateway's durable state: SQLAlchemy Core over an SQLite file, or PostgreSQL by its URL."""
 
 from gateway.registry.fleet import Stored
-
-from .commands import FORGET, CommandRecord
-from .errors import (
+from gateway.store.commands import FORGET, CommandRecord
+from gateway.store.errors import (
     DatabaseError,
+    FleetStoreError,
     MasterError,
     RecordError,
-    StoreError,
     StoreUrlError,
     StoreVersionError,
 )
-from .store import SUMMARIES_KEPT, Store
+from gateway.store.store import SUMMARIES_KEPT, FleetStore
 
 __all__ = [
     "FORGET",
     "SUMMARIES_KEPT",
     "CommandRecord",
     "DatabaseError",
+    "FleetStore",
+    "FleetStoreError",
     "MasterError",
     "RecordError",
-    "Store",
-    "StoreError",
     "StoreUrlError",
     "StoreVersionError",
     "Stored",

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from .errors import RecordError
-from .rows import record_of, row_of
-from .tables import COMMANDS
+from gateway.store.errors import RecordError
+from gateway.store.rows import record_of, row_of
+from gateway.store.tables import COMMANDS
 
 FORGET = b"forget"
 """The payload of the command to forget a node: no event, and no event looks like it."""

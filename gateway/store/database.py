@@ -24,8 +24,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 
-from .errors import DatabaseError, StoreUrlError, database_errors
-from .private import make_private
+from gateway.store.errors import DatabaseError, StoreUrlError, database_errors
+from gateway.store.private import make_private
 
 LOCK_WAIT_S = 5
 LOCK_WAITS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.0, 1.0, 1.0)

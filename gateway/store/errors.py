@@ -15,27 +15,27 @@ from sqlalchemy import exc
 from edge_opid.errors import OpidError
 
 
-class StoreError(OpidError):
+class FleetStoreError(OpidError):
     """The root of every error of the gateway's store. What was asked for has not been done."""
 
 
-class StoreUrlError(StoreError, ValueError):
+class StoreUrlError(FleetStoreError, ValueError):
     """The address of the database is at fault."""
 
 
-class StoreVersionError(StoreError):
+class StoreVersionError(FleetStoreError):
     """A newer program has brought the database to a schema that this one does not know."""
 
 
-class MasterError(StoreError):
+class MasterError(FleetStoreError):
     """Another process is the master of this database."""
 
 
-class RecordError(StoreError, ValueError):
+class RecordError(FleetStoreError, ValueError):
     """A record is at fault: one that cannot be stored, or a row that cannot be read back."""
 
 
-class DatabaseError(StoreError, OSError):
+class DatabaseError(FleetStoreError, OSError):
     """The database is at fault: gone, locked, full, damaged, or not ours to use.
 
     `transient` is true where the same call may succeed later: the connection was lost, somebody

@@ -18,11 +18,11 @@ from sqlalchemy import Connection, create_engine, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from .database import Database
-from .errors import DatabaseError, database_errors
-from .migrations import ADVISORY, SERVING
-from .private import OWNERS_ALONE
-from .tables import MASTER
+from gateway.store.database import Database
+from gateway.store.errors import DatabaseError, database_errors
+from gateway.store.migrations import ADVISORY, SERVING
+from gateway.store.private import OWNERS_ALONE
+from gateway.store.tables import MASTER
 
 ENDING = ".master"
 """Of the lock file's name, which is otherwise that of the database."""

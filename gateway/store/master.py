@@ -13,9 +13,9 @@ import socket
 
 from sqlalchemy import Connection, select, update
 
-from .errors import MasterError
-from .locks import process
-from .tables import MASTER
+from gateway.store.errors import MasterError
+from gateway.store.locks import process
+from gateway.store.tables import MASTER
 
 
 def refused(name: str, holder: str) -> MasterError:

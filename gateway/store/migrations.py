@@ -28,9 +28,9 @@ from sqlalchemy import (
     update,
 )
 
-from .database import Database
-from .errors import StoreVersionError
-from .tables import DOUBTS, ISSUED, MASTER, METADATA
+from gateway.store.database import Database
+from gateway.store.errors import StoreVersionError
+from gateway.store.tables import DOUBTS, ISSUED, MASTER, METADATA
 
 Migration = Callable[[Connection], None]
 

@@ -18,9 +18,8 @@ from gateway.registry import (
     SensorRecord,
 )
 from gateway.registry.fleet import ExampleNumber, Stored
-
-from .rows import in_order, record_of
-from .tables import CHANGES, EXAMPLES, LAYOUTS, TABLES
+from gateway.store.rows import in_order, record_of
+from gateway.store.tables import CHANGES, EXAMPLES, LAYOUTS, TABLES
 
 Kind = TypeVar("Kind")
 

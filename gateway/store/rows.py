@@ -18,9 +18,8 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from sqlalchemy import RowMapping, Table
 
-from edge_opid.wire.records import Checked
-
-from .errors import RecordError
+from edge_opid.wire.schema import Checked
+from gateway.store.errors import RecordError
 
 INTEGER_END = 2**63
 AT_FAULT = (ValueError, TypeError, RecursionError)

@@ -30,26 +30,25 @@ from gateway.registry import (
     SummaryRecord,
 )
 from gateway.registry.fleet import Stored
-
-from . import commands, queries
-from .commands import CommandRecord
-from .database import Database
-from .errors import RecordError
-from .locks import lock_for
-from .master import check_epoch, refused, take_over
-from .migrations import MIGRATIONS, Migration, migrate
-from .rows import key_of, row_of
-from .tables import CHANGES, EXAMPLES, SUMMARIES, TABLES
+from gateway.store import commands, queries
+from gateway.store.commands import CommandRecord
+from gateway.store.database import Database
+from gateway.store.errors import RecordError
+from gateway.store.locks import lock_for
+from gateway.store.master import check_epoch, refused, take_over
+from gateway.store.migrations import MIGRATIONS, Migration, migrate
+from gateway.store.rows import key_of, row_of
+from gateway.store.tables import CHANGES, EXAMPLES, SUMMARIES, TABLES
 
 SUMMARIES_KEPT = 4
 """Layout versions of a node whose statistics are kept: more were never needed for a change."""
 
 
-class Store:
+class FleetStore:
     """What the gateway must not forget.
 
     >>> from gateway.registry import NodeRecord
-    >>> with Store.open("sqlite://") as store:  # in memory: a file is sqlite:///gateway.sqlite
+    >>> with FleetStore.open("sqlite://") as store:  # in memory: a file is sqlite:///gateway.sqlite
     ...     store.claim()
     ...     store.save([NodeRecord("street", "north", group="air", gate=0.5)])
     ...     store.fleet().nodes[0].group, store.fleet().next_change
@@ -62,7 +61,7 @@ class Store:
         self._epoch: int | None = None  # None: not the master, and never was
 
     @classmethod
-    def open(cls, url: str, migrations: Sequence[Migration] = MIGRATIONS) -> Store:
+    def open(cls, url: str, migrations: Sequence[Migration] = MIGRATIONS) -> FleetStore:
         """Connect, and bring the schema to the newest version."""
         database = Database(url)
         try:
@@ -72,7 +71,7 @@ class Store:
             raise
         return cls(database)
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> FleetStore:
         return self
 
     def __exit__(self, *_: object) -> None:

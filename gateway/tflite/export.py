@@ -8,15 +8,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edge_opid.errors import OpidError
-from edge_opid.model import WEIGHT_MAX
-from edge_opid.tflite import COLUMNS, NEW, SCORES, SEPARATOR, SURVIVORS, sealed
-from edge_opid.wire.errors import shown
-
-from ..estage import LinearModel
-from .flat import to_bytes
-from .graph import Graph, Op, Step, Tensor
-from .rounding import Floats, Layer, balanced, to_int8, without_constant
+from edge_opid.errors import OpidError, shown
+from edge_opid.models.matrix import WEIGHT_MAX
+from edge_opid.models.tflite import COLUMNS, NEW, SCORES, SEPARATOR, SURVIVORS, sealed
+from gateway.estage import LinearModel
+from gateway.tflite.flat import to_bytes
+from gateway.tflite.graph import Graph, Op, Step, Tensor
+from gateway.tflite.rounding import Floats, Layer, balanced, to_int8, without_constant
 
 Weights = Literal["float32", "int8"]
 

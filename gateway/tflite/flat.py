@@ -13,7 +13,7 @@ from enum import IntEnum
 import flatbuffers  # type: ignore[import-untyped]
 import numpy as np
 
-from .graph import Graph, Op, Step, Tensor, place
+from gateway.tflite.graph import Graph, Op, Step, Tensor, place
 
 SCHEMA_VERSION = 3
 IDENTIFIER = b"TFL3"
@@ -21,7 +21,7 @@ ALIGNMENT = 16  # of an array's bytes in the file: runtimes read them where they
 FLOAT32, INT8 = 0, 9  # TensorType
 
 
-class Model(IntEnum):
+class ModelTable(IntEnum):
     """Fields of the root."""
 
     VERSION, OPERATOR_CODES, SUBGRAPHS, DESCRIPTION, BUFFERS = range(5)
@@ -45,7 +45,7 @@ class TensorField(IntEnum):
     SHAPE, TYPE, BUFFER, NAME, QUANTIZATION = range(5)
 
 
-class Operator(IntEnum):
+class OperatorTable(IntEnum):
     """A step; `OPTIONS` is a table of the kind that `OPTIONS_TYPE` says."""
 
     OPCODE, INPUTS, OUTPUTS, OPTIONS_TYPE, OPTIONS = range(5)
@@ -76,12 +76,12 @@ def to_bytes(graph: Graph) -> bytes:
         SubGraph.OPERATORS: out.offsets(steps),
     }
     root: dict[int, int] = {
-        Model.SUBGRAPHS: out.offsets([out.table(subgraph)]),
-        Model.OPERATOR_CODES: out.offsets([out.operator_code(*each) for each in codes]),
-        Model.DESCRIPTION: out.text(graph.description),
-        Model.BUFFERS: out.offsets(buffers),
+        ModelTable.SUBGRAPHS: out.offsets([out.table(subgraph)]),
+        ModelTable.OPERATOR_CODES: out.offsets([out.operator_code(*each) for each in codes]),
+        ModelTable.DESCRIPTION: out.text(graph.description),
+        ModelTable.BUFFERS: out.offsets(buffers),
     }
-    return out.finished(out.table(root, uint32={Model.VERSION: SCHEMA_VERSION}))
+    return out.finished(out.table(root, uint32={ModelTable.VERSION: SCHEMA_VERSION}))
 
 
 class _Writer:
@@ -117,14 +117,14 @@ class _Writer:
             else self.table({}, int8={ASYMMETRIC_INPUTS: int(step.int8)})
         )
         fields: dict[int, int] = {
-            Operator.INPUTS: self.ints(place(tensors, each) for each in step.inputs),
-            Operator.OUTPUTS: self.ints([place(tensors, step.output)]),
-            Operator.OPTIONS: options,
+            OperatorTable.INPUTS: self.ints(place(tensors, each) for each in step.inputs),
+            OperatorTable.OUTPUTS: self.ints([place(tensors, step.output)]),
+            OperatorTable.OPTIONS: options,
         }
         return self.table(
             fields,
-            uint32={Operator.OPCODE: codes.index((step.op, step.version))},
-            int8={Operator.OPTIONS_TYPE: OPTIONS_TYPES[step.op]},
+            uint32={OperatorTable.OPCODE: codes.index((step.op, step.version))},
+            int8={OperatorTable.OPTIONS_TYPE: OPTIONS_TYPES[step.op]},
         )
 
     def operator_code(self, op: Op, version: int) -> int:

@@ -1,0 +1,1 @@
+"""Configuration files against a schema; every mistake is told with its line and key."""

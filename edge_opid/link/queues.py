@@ -1,0 +1,222 @@
+"""What has arrived and nobody has asked for yet: deliveries and events, bounded, across threads.
+
+What `publish` took and the broker has not confirmed yet: bounded, in order.
+
+Acknowledgements in arrival order (MQTT-4.6.0-2), whatever order the work was finished in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from edge_opid.link.contract import Delivery, LinkEvent, Receipt
+
+EVENTS_MAX = 64  # a connection that flaps unwatched; the last 64 changes tell the story
+
+
+class Mailbox:
+    """Deliveries and events from the network's thread to the one that polls.
+
+    Its bounds are a number and a sum of bytes. `full` tells the network's thread to stop reading:
+    TCP then holds the broker back, and nothing is lost. Should nobody poll for as long as the
+    keep-alive allows, the connection ends, and what was not acknowledged comes again with the
+    next. The lock is shared with whatever else must change in the same instant.
+    """
+
+    def __init__(self, messages_max: int, bytes_max: int, lock: threading.Condition) -> None:
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._changed = lock
+        self._deliveries: deque[Delivery] = deque()
+        self._bytes = 0
+        self._events: deque[LinkEvent] = deque(maxlen=EVENTS_MAX)
+        self._events_seen = 0  # counts arrivals, so that a waiting `take` notices one
+
+    @property
+    def full(self) -> bool:
+        """Whether the network's thread should stop reading until somebody polls."""
+        return len(self._deliveries) >= self._messages_max or self._bytes >= self._bytes_max
+
+    def put(self, delivery: Delivery) -> None:
+        """Add a delivery. The caller holds the lock."""
+        self._deliveries.append(delivery)
+        self._bytes += len(delivery.payload)
+        self._changed.notify_all()
+
+    def put_event(self, event: LinkEvent) -> None:
+        """Add an event; of more than 64 unread ones the oldest goes."""
+        with self._changed:
+            self._events.append(event)
+            self._events_seen += 1
+            self._changed.notify_all()
+
+    def take(self, timeout_s: float) -> Delivery | None:
+        """The oldest delivery; None after the timeout or when an event came in meanwhile."""
+        with self._changed:
+            seen = self._events_seen
+            self._changed.wait_for(lambda: self._deliveries or self._events_seen != seen, timeout_s)
+            if not self._deliveries:
+                return None
+            delivery = self._deliveries.popleft()
+            self._bytes -= len(delivery.payload)
+            return delivery
+
+    def take_event(self) -> LinkEvent | None:
+        """The oldest event, or None."""
+        with self._changed:
+            return self._events.popleft() if self._events else None
+
+    def discard_unacknowledged(self) -> int:
+        """Forget what the broker will send again (QoS 1); returns how many that were."""
+        with self._changed:
+            kept = [delivery for delivery in self._deliveries if delivery.receipt is None]
+            gone = len(self._deliveries) - len(kept)
+            self._deliveries = deque(kept)
+            self._bytes = sum(len(delivery.payload) for delivery in kept)
+            return gone
+
+
+class Outgoing(NamedTuple):
+    """One message on its way out."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+class Outbox:
+    r"""A line of messages that wait, and a window of those in flight.
+
+    The bounds count both, so that a broker that confirms nothing cannot make us grow.
+
+    >>> outbox = Outbox(messages_max=2, bytes_max=100)
+    >>> [outbox.offer(Outgoing("t", bytes([n]), 1, False)) for n in range(3)]
+    [True, True, False]
+    >>> outbox.sent(7, outbox.next(window=256), now_s=5.0)
+    >>> outbox.owed_since_s
+    5.0
+    >>> outbox.connection_lost()  # back to the head of the line
+    1
+    >>> outbox.next(window=256).payload
+    b'\x00'
+    """
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._line: deque[Outgoing] = deque()
+        self._flying: dict[int, Outgoing] = {}  # packet id → message, in the order sent
+        self._owed_since_s = 0.0  # since when the first of them has been the first
+
+    def __len__(self) -> int:
+        return len(self._line) + len(self._flying)
+
+    def offer(self, message: Outgoing) -> bool:
+        """Take the message, or refuse it because the bounds are reached."""
+        size = len(message.payload)
+        if len(self) >= self._messages_max or self._bytes + size > self._bytes_max:
+            return False
+        self._line.append(message)
+        self._bytes += size
+        return True
+
+    def next(self, window: int) -> Outgoing | None:
+        """The message to send now, if the window has room. Follow with `sent` or `done`."""
+        if not self._line or len(self._flying) >= window:
+            return None
+        return self._line.popleft()
+
+    def put_back(self, message: Outgoing) -> None:
+        """It could not be sent after all: the head of the line is its place."""
+        self._line.appendleft(message)
+
+    def sent(self, packet_id: int, message: Outgoing | None, now_s: float) -> None:
+        """It is in flight under this packet id."""
+        if message is not None:
+            if not self._flying:
+                self._owed_since_s = now_s
+            self._flying[packet_id] = message
+
+    @property
+    def owed_since_s(self) -> float | None:
+        """Since when it has been the turn of the oldest message in flight to be confirmed.
+
+        A broker confirms in the order sent. A window that moves slowly, over a poor network, starts
+        this anew with each confirmation; one that was lost is passed over, and its time runs on.
+        """
+        return self._owed_since_s if self._flying else None
+
+    def confirmed(self, packet_id: int, now_s: float) -> Outgoing | None:
+        """The broker has it: forget it, and return what it was."""
+        if packet_id == next(iter(self._flying), None):
+            self._owed_since_s = now_s
+        message = self._flying.pop(packet_id, None)
+        if message is not None:
+            self.done(message)
+        return message
+
+    def done(self, message: Outgoing) -> None:
+        """Give back the memory this message took."""
+        self._bytes -= len(message.payload)
+
+    def connection_lost(self) -> int:
+        """What was in flight may have been lost: send it again first, in the same order."""
+        count = len(self._flying)
+        self._line.extendleft(reversed(self._flying.values()))
+        self._flying.clear()
+        return count
+
+
+class AckOrder:
+    """Gives each arrival a receipt, and says which packet ids may be acknowledged now.
+
+    It keeps one entry for each delivery that waits, which the broker's window bounds.
+
+    >>> order = AckOrder()
+    >>> first, second = order.arrived(packet_id=11), order.arrived(packet_id=12)
+    >>> order.acknowledge(second)  # done first, but it has to wait for its elder
+    []
+    >>> order.acknowledge(first)
+    [11, 12]
+    >>> order.new_connection()  # packet ids mean something else from here on
+    >>> order.acknowledge(first) is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self._connection = 0
+        self._first = 0  # the position of the oldest entry that waits
+        self._waiting: deque[tuple[int, bool]] = deque()  # (packet id, done)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def new_connection(self) -> None:
+        """Forget everything that waits: its packet ids died with the connection."""
+        self._connection += 1
+        self._first = 0
+        self._waiting.clear()
+
+    def arrived(self, packet_id: int) -> Receipt:
+        """Note an arrival, at the end of the line."""
+        self._waiting.append((packet_id, False))
+        return Receipt(self._connection, self._first + len(self._waiting) - 1)
+
+    def acknowledge(self, receipt: Receipt) -> list[int] | None:
+        """The packet ids that may go out now, or None if the receipt is stale or used."""
+        place = receipt.position - self._first
+        if receipt.connection != self._connection or place < 0:
+            return None
+        packet_id, done = self._waiting[place]
+        if done:
+            return None
+        self._waiting[place] = (packet_id, True)
+        ready = []
+        while self._waiting and self._waiting[0][1]:
+            ready.append(self._waiting.popleft()[0])
+            self._first += 1
+        return ready

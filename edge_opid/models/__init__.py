@@ -1,0 +1,39 @@
+"""The forms in which a gateway may push a model, and a node keeps it: one line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edge_opid.models.landmark_kernel import KERNEL, CompactKernel
+from edge_opid.models.matrix import FOLDED, CompactModel, ModelError
+from edge_opid.wire import Weights
+
+HeldModel = CompactModel | CompactKernel
+FORMS: dict[str, type[CompactModel] | type[CompactKernel]] = {
+    FOLDED: CompactModel,
+    KERNEL: CompactKernel,
+}
+
+
+def model_from_weights(weights: Weights, version: int, width: int, classes: int) -> HeldModel:
+    """What a gateway pushed, checked against a layout of `width` columns.
+
+    >>> from edge_opid.wire import Matrix
+    >>> model_from_weights(Weights("folded", {"W": Matrix.of([[1.0, 2.0]])}), 3, 1, 2).version
+    3
+    >>> model_from_weights(Weights("quantum", {}), 3, 1, 2)
+    Traceback (most recent call last):
+    ...
+    edge_opid.models.matrix.ModelError: weights must be of a form of ['folded', 'kernel'], got \
+'quantum'
+    """
+    if weights.form not in FORMS:
+        wanted = f"of a form of {sorted(FORMS)}"
+        raise ModelError("form", f"weights must be {wanted}, got {weights.form!r}")
+    return FORMS[weights.form].from_weights(weights, version, width, classes)
+
+
+def model_from_state(saved: Mapping[str, Any]) -> HeldModel:
+    """The model whose `state` was kept. A state that names no form is of a folded one."""
+    return FORMS[saved.get("form", FOLDED)].from_state(saved)

@@ -1,0 +1,74 @@
+"""Two slots for pushed weights: the model in use, and the one to fall back to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_opid.models import HeldModel, model_from_state
+from edge_opid.models.matrix import CompactModel
+from edge_opid.node.scoreboard import Scoreboard
+
+CURRENT, PREVIOUS = "model", "previous"
+
+
+class PushedModels:
+    """Weights for the full layout. A new model is on trial beside the one it replaced."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, HeldModel] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._models)
+
+    def version(self, slot: str = CURRENT) -> int:
+        """The version in a slot; 0 for the node's own predictors, and where there is none."""
+        return self._models[slot].version if slot in self._models else 0
+
+    def scores(self, x: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """What each says of these columns."""
+        return {slot: model.scores(x) for slot, model in self._models.items()}
+
+    def matrices(self) -> dict[str, NDArray[np.float32]]:
+        """The weights in each slot that holds one matrix, and not a kernel."""
+        models = self._models.items()
+        return {slot: model.W for slot, model in models if isinstance(model, CompactModel)}
+
+    def parts(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """Every array in each slot by its name, for whoever wants to look."""
+        return {slot: model.parts() for slot, model in self._models.items()}
+
+    def push(self, model: HeldModel, board: Scoreboard) -> None:
+        """The new one is in use; the old one keeps its record."""
+        if CURRENT in self._models:
+            self._models[PREVIOUS] = self._models[CURRENT]
+            board.replaced(PREVIOUS, by=CURRENT)
+        self._models[CURRENT] = model
+
+    def fell_back(self, board: Scoreboard) -> bool:
+        """Take the old model back if the new one does markedly worse over its first labels."""
+        if PREVIOUS not in self._models or not board.worse(CURRENT, PREVIOUS):
+            return False
+        self._models = {CURRENT: self._models[PREVIOUS]}
+        board.replaced(CURRENT, by=PREVIOUS)
+        return True
+
+    def clear(self, board: Scoreboard) -> None:
+        """The layout has changed: both are for columns that are no more."""
+        self._models.clear()
+        board.forget(CURRENT)
+        board.forget(PREVIOUS)
+
+    def state(self) -> dict[str, Any]:
+        """Plain values and arrays, for `restored`."""
+        return {slot: model.state() for slot, model in self._models.items()}
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any]) -> PushedModels:
+        """The slots that `state` described."""
+        slots = cls()
+        slots._models = {slot: model_from_state(model) for slot, model in saved.items()}
+        return slots

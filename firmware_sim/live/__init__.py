@@ -1,0 +1,1 @@
+"""A scenario with real processes: broker, gateway, nodes and their sensors."""

@@ -1,0 +1,154 @@
+"""The broker of a live run: somebody's, mosquitto where it is installed, or one in pure Python.
+
+`python -m firmware_sim.live.broker PORT` is the last one: amqtt, on the loopback interface. It
+speaks MQTT 3.1.1 only and is not to be trusted with sessions that outlive a connection; what
+travels while everybody is connected is exact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from edge_opid.config.schema import ConfigError
+from edge_opid.link.options import MqttOptions
+from firmware_sim.live.processes import Children, LiveError
+
+HOST = "127.0.0.1"
+EMBEDDED = "embedded"
+START_S = 20.0
+MOSQUITTO_CONF = """\
+listener {port} {host}
+allow_anonymous true
+max_inflight_messages 256
+max_queued_messages 100000
+set_tcp_nodelay true
+persistence false
+"""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where the broker is, and how it lets us in."""
+
+    name: str
+    host: str
+    port: int
+    ours: bool  # nobody else is on it, and it ends with us
+    credentials: Path | None = None
+    mqtt_5: bool = True
+
+    def options(self, client: str) -> MqttOptions:
+        """For a client of our own process."""
+        return MqttOptions(
+            client_id=client,
+            host=self.host,
+            port=self.port,
+            credentials=self.credentials,
+            mqtt_5_first=self.mqtt_5,
+            session_expiry_s=60,
+        )
+
+    def toml(self) -> str:
+        """The section of a node's or the gateway's configuration."""
+        lines = [f'host = "{self.host}"', f"port = {self.port}", "session_expiry_s = 60"]
+        lines.append(f"mqtt_5_first = {'true' if self.mqtt_5 else 'false'}")
+        if self.credentials is not None:
+            lines.append(f'credentials = "{self.credentials}"')
+        return "[broker]\n" + "\n".join(lines) + "\n"
+
+
+def open_broker(url: str | None, folder: Path, children: Children) -> Broker:
+    """The broker at this URL, or one of our own."""
+    if url not in (None, EMBEDDED):
+        return _somebodys(str(url), folder)
+    program = None if url == EMBEDDED else find_mosquitto()
+    port = _free_port()
+    if program is None:
+        children.python("broker", "firmware_sim.live.broker", str(port))
+        broker = Broker("amqtt (embedded)", HOST, port, ours=True, mqtt_5=False)
+    else:
+        conf = folder / "mosquitto.conf"
+        user = "user root\n" if os.geteuid() == 0 else ""  # it could not read this folder
+        conf.write_text(user + MOSQUITTO_CONF.format(port=port, host=HOST))
+        children.start("broker", [program, "-c", conf])
+        broker = Broker("mosquitto", HOST, port, ours=True)
+    _wait_until_it_answers(broker, children)
+    return broker
+
+
+def find_mosquitto() -> str | None:
+    """The program, also where a user's PATH does not lead to it."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+
+
+def _somebodys(url: str, folder: Path) -> Broker:
+    """`mqtt://user:password@host:1883`; the password goes into a file that only we can read."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 1883
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme != "mqtt" or not parts.hostname:
+        shown = url.rpartition("@")[2]  # without a password, if there is one
+        raise ConfigError(f"broker must be mqtt://HOST or mqtt://USER:PASSWORD@HOST, got {shown!r}")
+    credentials = None
+    if parts.username is not None:
+        credentials = folder / "credentials"
+        credentials.touch(mode=0o600)
+        credentials.write_text(f"{unquote(parts.username)}\n{unquote(parts.password or '')}\n")
+    return Broker(f"{parts.hostname}:{port}", parts.hostname, port, False, credentials)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_it_answers(broker: Broker, children: Children) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            socket.create_connection((broker.host, broker.port), timeout=1.0).close()
+        except OSError:
+            children.check()
+            if time.monotonic() > deadline:
+                raise LiveError(f"{broker.name} did not answer within {START_S:g} s") from None
+            time.sleep(0.02)
+        else:
+            return
+
+
+# --- the broker in pure Python --------------------------------------------------------------------
+
+
+async def _serve(port: int) -> None:
+    from amqtt.broker import Broker as Amqtt  # noqa: PLC0415 - of the extra `sim`
+
+    plugin = "amqtt.plugins.authentication.AnonymousAuthPlugin"
+    config = {
+        "listeners": {"default": {"type": "tcp", "bind": f"{HOST}:{port}"}},
+        "plugins": {plugin: {"allow_anonymous": True}},
+    }
+    over = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, over.set)
+    broker = Amqtt(config)
+    await broker.start()
+    await over.wait()
+    await broker.shutdown()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.ERROR)
+    asyncio.run(_serve(int(sys.argv[1])))

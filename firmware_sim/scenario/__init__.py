@@ -1,0 +1,1 @@
+"""Scenarios: a TOML file in, a table and a plot of who was right out."""

@@ -1,0 +1,1 @@
+"""Real nodes and the real gateway on simulated time, network and disks."""

@@ -1,0 +1,151 @@
+"""The gateway's database as a few dicts: what `gateway.store.Store` promises, in microseconds.
+
+A transaction of the real one takes a millisecond or two, which is nothing for a gateway and most of
+the time of a simulation. So one run in sixteen has the real one, and a test holds the two to the
+same digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from gateway.registry import (
+    ChangeRecord,
+    ChangeState,
+    DoubtRecord,
+    ExampleRecord,
+    FitRecord,
+    ForgottenRecord,
+    IssuedRecord,
+    LayoutRecord,
+    NodeKey,
+    NodeRecord,
+    OrderRecord,
+    Record,
+    SensorRecord,
+    SummaryRecord,
+)
+from gateway.registry.fleet import Stored, node_of
+from gateway.store import CommandRecord, FleetStore
+from gateway.store.store import SUMMARIES_KEPT
+
+Kind = TypeVar("Kind")
+
+
+class MemoryRecords(FleetStore):
+    """A `FleetStore` without a database. A transaction cannot fail half-way: it is one `update`."""
+
+    def __init__(self) -> None:
+        self._rows: dict[type[Any], dict[tuple[Any, ...], Any]] = {}
+        self._commands: dict[int, CommandRecord] = {}
+
+    def claim(self) -> None:
+        """Nobody else can reach it."""
+
+    def reclaim(self) -> bool:
+        """Nobody could take it away."""
+        return False
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
+        """As `FleetStore`."""
+        for record in records:
+            if isinstance(record, ForgottenRecord):
+                self._forget((record.site, record.node))
+                continue
+            key = tuple(getattr(record, name) for name in record.KEY)
+            self._rows.setdefault(type(record), {})[key] = record
+            if isinstance(record, SummaryRecord):
+                self._drop_old_summaries(record)
+        for number, outcome in (outcomes or {}).items():
+            if not self._commands[number].outcome:
+                self._commands[number] = replace(self._commands[number], outcome=outcome)
+
+    def _forget(self, node: NodeKey) -> None:
+        for table in self._rows.values():
+            for key in [k for k, record in table.items() if node_of(record) == node]:
+                del table[key]
+
+    def _drop_old_summaries(self, record: SummaryRecord) -> None:
+        mine = [key for key in self._table(SummaryRecord) if key[:2] == (record.site, record.node)]
+        for key in sorted(mine)[:-SUMMARIES_KEPT]:
+            del self._table(SummaryRecord)[key]
+
+    def _table(self, kind: type[Kind]) -> dict[tuple[Any, ...], Kind]:
+        return self._rows.setdefault(kind, {})
+
+    def _all(self, kind: type[Kind]) -> list[Kind]:
+        """By key, as the database has them."""
+        return [record for _, record in sorted(self._table(kind).items(), key=lambda row: row[0])]
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def fleet(self) -> Stored:
+        """As `FleetStore`."""
+        newest = {(each.site, each.node): each for each in self._all(LayoutRecord)}
+        owners = {each.change for each in newest.values()}
+        changes = [
+            each
+            for each in self._all(ChangeRecord)
+            if each.state == ChangeState.GATHERING or each.id in owners
+        ]
+        return Stored(
+            self._all(NodeRecord),
+            self._all(SensorRecord),
+            list(newest.values()),
+            self._all(OrderRecord),
+            changes,
+            next_change=max((each.id for each in self._all(ChangeRecord)), default=0) + 1,
+            doubts=self._all(DoubtRecord),
+            issued=self._all(IssuedRecord),
+        )
+
+    def summaries(self, keys: Iterable[NodeKey]) -> list[SummaryRecord]:
+        """As `FleetStore`."""
+        wanted = set(keys)
+        return [each for each in self._all(SummaryRecord) if (each.site, each.node) in wanted]
+
+    def layouts(self, keys: Iterable[tuple[str, str, int]]) -> list[LayoutRecord]:
+        """As `FleetStore`."""
+        wanted = set(keys)
+        return [each for each in self._all(LayoutRecord) if each.key in wanted]
+
+    def fits(self, change: int) -> list[FitRecord]:
+        """As `FleetStore`."""
+        return [each for each in self._all(FitRecord) if each.change == change]
+
+    def examples(self, change: int) -> list[ExampleRecord]:
+        """As `FleetStore`."""
+        found = [each for each in self._all(ExampleRecord) if each.change == change]
+        return sorted(found, key=lambda example: example.place)
+
+    def forget_examples(self, change: int) -> None:
+        """As `FleetStore`."""
+        for key in [key for key in self._table(ExampleRecord) if key[0] == change]:
+            del self._table(ExampleRecord)[key]
+
+    def forget_closed(self) -> None:
+        """As `FleetStore`."""
+        for change in self._all(ChangeRecord):
+            if change.state == ChangeState.CLOSED:
+                self.forget_examples(change.id)
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
+        """As `FleetStore`."""
+        number = len(self._commands) + 1
+        self._commands[number] = CommandRecord(number, site, node, payload, at_ms)
+        return number
+
+    def commands(self) -> list[CommandRecord]:
+        """As `FleetStore`."""
+        return [command for command in self._commands.values() if not command.outcome]
+
+    def command(self, number: int) -> CommandRecord | None:
+        """As `FleetStore`."""
+        return self._commands.get(number)

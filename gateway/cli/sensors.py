@@ -1,0 +1,162 @@
+"""`sensor retire`, `sensor deploy`: rehearse, leave a command, perhaps wait until it is done.
+
+The rehearsal is the very rule book of the gateway, on a copy of the fleet. What breaks a rule there
+is told at once, and nothing is written. Only then the command is left in the database, where the
+gateway finds it; it may still refuse, if something has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from edge_opid.errors import OpidError
+from edge_opid.wire import Event, SensorDeployed, SensorDescription, SensorRetired, decode, encode
+from gateway.cli.context import CommandContext, OperatorError, find_node, open_desk
+from gateway.cli.output import Terminal
+from gateway.cli.wait import DONE, Patience, outcome_of, still_open, watch, wave_after
+from gateway.decisions.cohorts import wanted
+from gateway.registry import NodeKey, SensorState
+from gateway.registry.events import happen
+from gateway.registry.fleet import Fleet
+from gateway.store import FORGET
+
+
+def retire(given: Namespace, screen: Terminal) -> int:
+    """A sensor is gone for good."""
+    return _announce(given, screen, SensorRetired(given.sensor, now_ms(), given.reason))
+
+
+def deploy(given: Namespace, screen: Terminal) -> int:
+    """A sensor joins; what is not said of it the gateway finds out."""
+    at_ms = now_ms()
+    event = SensorDeployed(
+        given.sensor,
+        given.role,
+        at_ms,
+        given.unit,
+        given.reference,
+        given.scale,
+        tuple(given.knots or ()),
+        given.timeout_s,
+        given.replaces,
+        _end_of_life(given.end_of_life, at_ms),
+    )
+    return _announce(given, screen, event)
+
+
+def now_ms() -> int:
+    """The time that is written on an announcement."""
+    return time.time_ns() // 1_000_000
+
+
+def _end_of_life(end: datetime | None, at_ms: int) -> int | None:
+    if end is None:
+        return None
+    end_ms = int(end.timestamp() * 1000)
+    if end_ms <= at_ms:
+        raise OperatorError(f"--end-of-life must be in the future, got {end.isoformat(' ')}")
+    return end_ms
+
+
+def _announce(given: Namespace, screen: Terminal, event: SensorRetired | SensorDeployed) -> int:
+    patience = Patience(given.wait_s)
+    with open_desk(given.config) as desk:
+        fleet = desk.fleet()
+        key = _served_node(fleet, given.node)
+        rehearse_open(desk, fleet)
+        told = list(rehearse(fleet, key, event, desk.config.policy.measure_readings))
+        served = desk.store.has_master()  # first: what fails must not leave a command behind
+        number = desk.store.submit(*key, encode(event), event.at_ms)
+        screen.lines(told)
+        if not served:
+            screen.remark(
+                f"no gateway serves {desk.config.database_shown}: command {number} waits for it"
+            )
+        return _wait(desk, screen, key, event.sensor, number, patience) if given.wait else 0
+
+
+# -- before ----------------------------------------------------------------------------------------
+
+
+def _served_node(fleet: Fleet, text: str) -> NodeKey:
+    """A node that the gateway would listen to, not one that only the database remembers."""
+    key = find_node(fleet, text)
+    if fleet.group_of(key) is None:
+        raise OperatorError(
+            f"node {'/'.join(key)} is in no group of the configuration any more: add it to one, "
+            "and restart the gateway"
+        )
+    return key
+
+
+def rehearse_open(desk: CommandContext, fleet: Fleet) -> None:
+    """What other operators have asked for and the gateway has not obeyed yet comes first."""
+    for command in desk.store.commands():
+        if command.payload == FORGET:
+            fleet.forget((command.site, command.node))
+            continue
+        try:
+            event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
+            happen(fleet, (command.site, command.node), event, command.at_ms)
+        except OpidError:
+            continue  # the gateway will refuse it, and tell whoever asked
+
+
+def rehearse(fleet: Fleet, key: NodeKey, event: Event, readings: int) -> Iterator[str]:
+    """Let it happen to this copy of the fleet; what follows, line by line."""
+    before = {each.role: each for each in wanted(fleet, key)} if key in fleet.nodes else {}
+    happen(fleet, key, event, now_ms())
+    after = {each.role: each for each in wanted(fleet, key)}
+    where, sensor = "/".join(key), fleet.sensors[key][event.sensor]
+    if sensor.state == SensorState.MEASURING:
+        yield f"{where}: {sensor.id} is measured first, for {readings} readings"
+    for role in sorted(before.keys() - after.keys()):
+        yield f"{where}: column {_column(before[role])} goes, with sensor {before[role].id}"
+    for role in sorted(after.keys() - before.keys()):
+        yield f"{where}: column {_column(after[role])} comes, with sensor {after[role].id}"
+    for role in sorted(before.keys() & after.keys()):
+        old, new = before[role].id, after[role].id
+        if old != new:
+            yield f"{where}: column {_column(after[role])} passes from sensor {old} to {new}"
+    yield f"{where}: its layout will be {_columns(list(after.values()))}"
+
+
+def _column(sensor: SensorDescription) -> str:
+    return f"{sensor.role} ({len(sensor.knots)} hats)" if sensor.knots else sensor.role
+
+
+def _columns(sensors: Sequence[SensorDescription]) -> str:
+    return ", ".join(_column(each) for each in sensors)
+
+
+# -- after -----------------------------------------------------------------------------------------
+
+
+def _wait(
+    desk: CommandContext,
+    screen: Terminal,
+    key: NodeKey,
+    sensor: str,
+    number: int,
+    patience: Patience,
+) -> int:
+    """Until the gateway has obeyed and every node concerned has reported; the exit code."""
+    outcome = outcome_of(desk.store, number, patience)
+    if not outcome:
+        whose = "a gateway is running" if desk.store.has_master() else "no gateway is running"
+        screen.remark(f"command {number} is still open after {patience.seconds:g} s, and {whose}")
+        return 3
+    if outcome != DONE:
+        screen.remark(outcome)
+        return 2
+    with screen.bar("nodes that have reported") as advance:
+        wave = watch(lambda: wave_after(desk.fleet(), key, sensor), patience, advance)
+    late = still_open(wave, patience)
+    if late:
+        screen.remark(late)
+        return 3
+    screen.lines([f"done: {wave.done} of {wave.total} nodes have reported"])
+    return 0

@@ -1,0 +1,1 @@
+"""What a gateway decides, without any I/O: handlers write records, `tick` derives what is due."""

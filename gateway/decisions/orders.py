@@ -1,0 +1,193 @@
+"""Orders: a version, a signature, retained, and published again until the node reports it.
+
+1. A version is used once: the order is saved before it is published, and the next one is above
+   both the last order and what is believed of the node (a restored database knows less). Only where
+   that would be too far ahead for the node to follow it is lower: `registry.reported`.
+2. An order is absolute: layout, classes, weights, all of it. A node that slept through three
+   changes obeys the last one and has missed nothing.
+3. After a key rotation an order that the new key did not sign is given again, under a new version:
+   made from the records, for what lies in a database is not signed unseen.
+4. While a node that is online has not reported an order, it is published again, at growing
+   intervals; when the broker has lost its memory, all orders are.
+
+Which nodes need another order, and a few of them at a time.
+
+What a node should hear follows from the records (its newest layout, the weights of its change), so
+a wave that was cut off goes on after the restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nacl.signing import SigningKey
+
+from edge_opid.wire import Channel, Desired, Topic, WireError, open_sealed, seal_desired
+from gateway.decisions.actions import Publish
+from gateway.decisions.changes import Changes
+from gateway.fitting.models import PushedWeights
+from gateway.registry import NodeKey, OrderRecord
+from gateway.registry.columns import columns_of
+from gateway.registry.fleet import Fleet
+from gateway.registry.reports import next_version
+
+
+class OrderPublisher:
+    """Signs orders and keeps after them. The key never leaves it."""
+
+    def __init__(self, fleet: Fleet, key: SigningKey, retry_s: float, retry_max_s: float) -> None:
+        self._fleet, self._key = fleet, key
+        self._first_ms, self._longest_ms = int(1000 * retry_s), int(1000 * retry_max_s)
+        self._waiting: dict[NodeKey, tuple[int, int]] = {}
+        """Unreported orders: when to publish again, and how long was waited before."""
+        self._foreign = {name for name in fleet.orders if not self._is_ours(name)}
+
+    def is_signed(self, key: NodeKey) -> bool:
+        """Whether the key of today signed the order in force: a node may trust no other any more.
+
+        >>> publisher = OrderPublisher(Fleet([]), SigningKey(bytes(32)), 30, 3600)
+        >>> publisher.is_signed(("street", "north"))
+        True
+        """
+        return key not in self._foreign
+
+    def _is_ours(self, key: NodeKey) -> bool:
+        try:
+            open_sealed(self._fleet.orders[key].payload, [self._key.verify_key])
+        except WireError:
+            return False
+        return True
+
+    def order(self, key: NodeKey, model: PushedWeights | None, gather: int, now_ms: int) -> Publish:
+        """The node's newest layout with these weights, signed as the next version."""
+        fleet, layout = self._fleet, self._fleet.layouts[key]
+        group = fleet.groups[fleet.nodes[key].group]
+        desired = Desired(
+            *key,
+            version=next_version(fleet, key),
+            layout_version=layout.version,
+            sensors=layout.sensors,
+            vanishing=layout.vanishing,
+            gate=layout.gate,
+            classes=group.classes,
+            weights=None if model is None else model.weights(columns_of(layout)),
+            gather=gather,
+        )
+        payload = seal_desired(desired, self._key)
+        size = -1 if model is None else model.size
+        fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms, size))
+        self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
+        self._foreign.discard(key)
+        return self._publication(key)
+
+    def _publication(self, key: NodeKey) -> Publish:
+        topic = str(Topic(*key, Channel.DESIRED))
+        return Publish(topic, self._fleet.orders[key].payload, retain=True)
+
+    @property
+    def waiting(self) -> int:
+        """How many orders have been published and not been reported yet."""
+        return len(self._waiting)
+
+    # -- keeping after them --------------------------------------------------------------------
+
+    def reported(self, key: NodeKey) -> bool:
+        """Whether the node has obeyed the order in force, or none is."""
+        order = self._fleet.orders.get(key)
+        done = order is None or self._fleet.nodes[key].reported_version >= order.version
+        if done:
+            self._waiting.pop(key, None)
+        return done
+
+    def forget(self, key: NodeKey) -> None:
+        """Nobody waits for this node's report."""
+        self._waiting.pop(key, None)
+        self._foreign.discard(key)
+
+    def heard(self, key: NodeKey, now_ms: int) -> None:
+        """The node says what it obeys. A power cut may have taken back what it had reported."""
+        if not self.reported(key):
+            self._waiting.setdefault(key, (now_ms + self._first_ms, self._first_ms))
+
+    def stepped(self, step_ms: int) -> None:
+        """The clock was set: what is due in a minute is still due in a minute."""
+        self._waiting = {
+            key: (due_ms + step_ms, waited_ms) for key, (due_ms, waited_ms) in self._waiting.items()
+        }
+
+    def unreported(self) -> list[NodeKey]:
+        """The nodes that have an order to obey yet."""
+        return [key for key in self._fleet.orders if not self.reported(key)]
+
+    def again(self, keys: Iterable[NodeKey], now_ms: int) -> list[Publish]:
+        """Publish these nodes' orders anew, and begin with the shortest interval."""
+        found = []
+        for key in keys:
+            if key in self._fleet.orders and self.is_signed(key):  # if not, another follows
+                found.append(self._publication(key))
+                if not self.reported(key):
+                    self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
+        return found
+
+    def due(self, now_ms: int) -> list[Publish]:
+        """Orders of nodes that are online and have not obeyed for too long."""
+        found = []
+        for key, (due_ms, waited_ms) in list(self._waiting.items()):
+            if now_ms < due_ms or self.reported(key) or not self._fleet.nodes[key].online:
+                continue
+            if not self.is_signed(key):
+                continue
+            longer_ms = min(2 * waited_ms, self._longest_ms)
+            self._waiting[key] = (now_ms + longer_ms, longer_ms)
+            found.append(self._publication(key))
+        return found
+
+
+ORDERS_PER_TICK = 100
+"""Signed, saved and published together, in some 30 ms: nobody waits for a large wave."""
+
+
+class OrderQueue:
+    """The nodes that want an order, in the order they came to want it."""
+
+    def __init__(self, fleet: Fleet, changes: Changes, publisher: OrderPublisher) -> None:
+        self._fleet, self._changes, self._publisher = fleet, changes, publisher
+        self._wanting = dict.fromkeys(key for key in fleet.nodes if self._is_behind(key))
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are orders to be signed yet."""
+        return bool(self._wanting)
+
+    def want(self, key: NodeKey) -> None:
+        """Remember that the node should hear something else than it was told."""
+        self._wanting[key] = None
+
+    def forget(self, key: NodeKey) -> None:
+        """The node wants nothing any more."""
+        self._wanting.pop(key, None)
+
+    def take(self) -> list[NodeKey]:
+        """The next nodes to be ordered. One that is configured no longer is not."""
+        keys = list(self._wanting)[:ORDERS_PER_TICK]
+        for key in keys:
+            del self._wanting[key]
+        return [key for key in keys if self._fleet.group_of(key)]
+
+    def order(self, key: NodeKey, now_ms: int) -> Publish:
+        """The node's newest layout, with the weights of its change where there are some."""
+        change = self._fleet.changes.get(self._fleet.layouts[key].change)
+        model = None if change is None else self._changes.model(change.id)
+        gather = 0 if change is None else self._changes.ask(key, change)
+        return self._publisher.order(key, model, gather, now_ms)
+
+    def _is_behind(self, key: NodeKey) -> bool:
+        """Whether the order in force says something else than this node should hear, or is signed
+        by a former key.
+        """
+        order, layout = self._fleet.orders.get(key), self._fleet.layouts[key]
+        change = self._fleet.changes.get(layout.change)
+        wanted = layout.version, -1 if change is None else change.pushed
+        if order is None or not self._publisher.is_signed(key):
+            return True
+        return (order.layout_version, order.fit) != wanted

@@ -1,0 +1,322 @@
+"""One fit of a change: what the group knew, and the batch, become weights for every column.
+
+Two views of the same columns compete, by how often they were right on held-out instances:
+
+- **survivors**: W^(s) from the statistics of everyone who had the surviving columns; the newcomers'
+  columns are X^(a) of the E-stage, learned from the batch alone (the paper's).
+- **group**: some members have had all of these columns for long, the newcomers' among them; then W
+  for all columns comes from their statistics, and the E-stage only corrects it.
+
+A batch of a few moments of many nodes is no ground to choose on: see `continuing`.
+
+The group's C-stage continued on a batch: for many nodes that were heard for a few moments.
+
+The forms of the E-stage are chosen by how right they are on held-out instances, as if each instance
+were drawn on its own. In a large cohort they are not: a hundred nodes fill a batch within two
+readings, all at the same time of the same day. What a form learns of that hour is confirmed by the
+instances of that hour that were held out, and is wrong an hour later.
+
+So, until one node has brought `MOMENTS_MIN` labelled instances, nothing is chosen. The batch counts
+as the next readings of the learner that the pooled statistics are of: everything that the group
+knew of the survivors weighs as much as it always did, and the newcomers, which were at their
+reference before, begin to be known. It is the same estimate from more readings each time, so it is
+pushed without a vote: to hold an hour out is to ask whether it was like the hours before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_opid.errors import MismatchError
+from edge_opid.layout.layout import BIAS
+from edge_opid.learner.statistics import Statistics, carried, solve
+from edge_opid.models.matrix import WEIGHT_MAX
+from edge_opid.wire import to_bytes
+from gateway.estage import (
+    COMPACT,
+    LINEAR,
+    Batch,
+    BestModel,
+    KernelModel,
+    Row,
+    Survivors,
+    fit_best,
+    fold,
+    rounded,
+    z_alone,
+)
+from gateway.fitting.job import FitJob, Floats, Known, batch, known, vanished
+from gateway.fitting.kernels import (
+    Names,
+    best_with_kernels,
+    exact_row,
+    node_form,
+    rounding_loss,
+    with_row,
+)
+from gateway.fitting.models import fitted_model, kernel_parts, travels_as
+from gateway.fitting.pooling import Pool, pool
+from gateway.fitting.witnesses import contradicting
+from gateway.registry import FitRecord
+from gateway.registry.text import listed
+
+GROUP_READINGS_PER_COLUMN = 10
+"""Statistics of fewer readings than this a column are no knowledge of the newcomers."""
+
+
+@dataclass(frozen=True)
+class BatchView:
+    """Which columns' weights come from statistics, and what the E-stage made of the rest."""
+
+    survivors: tuple[str, ...]
+    new: tuple[str, ...]
+    pool: Pool
+    W_s: Floats
+    task: Batch
+    """Z and X^(a) of the batch, and its labels."""
+    best: BestModel
+
+    @property
+    def accuracy(self) -> float:
+        """On instances it had not learned from; 0 without any."""
+        return float(self.best.hits.mean()) if len(self.best.hits) else 0.0
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a record keeps of the chosen model, and what its form costs."""
+
+    parts: dict[str, bytes]
+    table: tuple[Row, ...]
+    rounding_loss: float
+    compact_loss: float = 0.0
+
+
+def fit_change(job: FitJob, now_ms: int) -> FitRecord:
+    """Fit the change on its batch, and say whether the result is worth pushing."""
+    group = known(job)
+    size, job = job.size, _believed(job, group)
+    X, y = batch(job)
+    views = [view for view in _views(job, group, X, y) if view is not None]
+    view = max(views, key=lambda each: (each.accuracy, not each.new))
+    make = _made_kernel if view.best.chosen == COMPACT else _made_matrix
+    made = make(job, view, X, y)
+    return FitRecord(
+        job.change.id,
+        size,
+        now_ms,
+        view.best.chosen,
+        _why(view),
+        _worth_pushing(job, view, X, y),
+        tuple(asdict(row) for row in made.table),
+        view.pool.nodes,
+        {**group.refused, **view.pool.refused},
+        view.pool.known.readings,
+        made.rounding_loss,
+        made.parts,
+        view.survivors,
+        view.new,
+        made.compact_loss,
+    )
+
+
+def _why(view: BatchView) -> str:
+    """Why this form was chosen, and whose readings count for less than they are."""
+    less = [
+        f"{node} would outweigh the others, so {share:.2g} of its readings count."
+        for node, share in view.pool.reduced.items()
+    ]
+    return " ".join([view.best.why, *less])
+
+
+def _believed(job: FitJob, group: Known) -> FitJob:
+    """The job without the instances of nodes whose labels contradict the group; it names them."""
+    nodes = [each.owner for each in job.examples[: job.size]]
+    gone = vanished(group.members, job.change)
+    found = pool(group.members, group.survivors, len(job.classes), gone)
+    if len(set(nodes)) < 2 or not found.known.readings:
+        return job
+    X, y = batch(job)
+    Xs = X[:, [job.change.columns.index(column) for column in group.survivors]]
+    hits = (Xs @ found.survivors_weights(job.lam, job.rho)).argmax(1) == y
+    out = contradicting(hits, y, nodes)
+    group.refused.update({"/".join(node): why for node, why in out.items()})
+    kept = [each for each in job.examples[: job.size] if each.owner not in out]
+    return replace(job, examples=kept, size=len(kept))
+
+
+# -- fitting ---------------------------------------------------------------------------------------
+
+
+def _views(job: FitJob, group: Known, X: Floats, y: NDArray[np.int64]) -> list[BatchView | None]:
+    columns = job.change.columns
+    view = _continued if too_brief(job) else _view
+    paper = view(job, group, group.survivors, X, y, needed=0)
+    if len(group.survivors) == len(columns):
+        return [paper]
+    needed = GROUP_READINGS_PER_COLUMN * len(columns)
+    return [paper, view(job, group, columns, X, y, needed)]
+
+
+def _view(
+    job: FitJob,
+    group: Known,
+    survivors: Sequence[str],
+    X: Floats,
+    y: NDArray[np.int64],
+    needed: int,
+) -> BatchView | None:
+    """The fit with statistics for these columns; None where too few readings know them."""
+    gone = vanished(group.members, job.change)
+    found = pool(group.members, survivors, len(job.classes), gone)
+    if found.known.readings < needed:
+        return None
+    columns = job.change.columns
+    new = tuple(column for column in columns if column not in survivors)
+    W_s = found.survivors_weights(job.lam, job.rho)
+    Xs = X[:, [columns.index(column) for column in survivors]]
+    Xa = X[:, [columns.index(column) for column in new]]
+    sure = Survivors.of(Xs, found.survivors_gram(), job.rho)
+    task, seed = Batch.of(Xs @ W_s, Xa, y, len(job.classes), sure), job.change.id
+    nodes = [each.owner for each in job.examples[: job.size]]
+    if job.kernels:
+        best = best_with_kernels(task, W_s, _names(job, survivors, new), seed, nodes)
+    else:
+        best = fit_best(
+            task.Z,
+            Xa,
+            y,
+            len(job.classes),
+            survivors=sure,
+            seed=seed,
+            candidates=LINEAR,
+            nodes=nodes,
+        )
+    return BatchView(tuple(survivors), new, found, W_s, task, best)
+
+
+def _continued(
+    job: FitJob,
+    group: Known,
+    survivors: Sequence[str],
+    X: Floats,
+    y: NDArray[np.int64],
+    needed: int,
+) -> BatchView | None:
+    """Statistics for these columns and the batch as one, for all columns; or None, as above."""
+    found = pool(group.members, survivors, len(job.classes))
+    if found.known.readings < needed:
+        return None
+    W, best = continued(job, found, X, y)
+    task = Batch.of(X @ W, X[:, :0], y, len(job.classes))
+    return BatchView(job.change.columns, (), found, W, task, best)
+
+
+def _names(job: FitJob, survivors: Sequence[str], new: Sequence[str]) -> Names:
+    return Names(job.change.columns, tuple(survivors), tuple(new), job.classes)
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def _made_kernel(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> Made:
+    """The parts of a kernel, beside the exact one that it stands for."""
+    best, names = view.best, _names(job, view.survivors, view.new)
+    assert isinstance(best.model, KernelModel)
+    exact = exact_row(best, view.task, job.change.id)
+    loss = rounding_loss(best, view.task, node_form(best, view.W_s, names), X, y)
+    parts = kernel_parts(view.W_s, best.model)
+    return Made(parts, with_row(best.table, exact), loss, -exact.behind)
+
+
+def _made_matrix(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> Made:
+    """One matrix, and the parts it was folded from."""
+    W = _matrix(job, view)
+    _check_weights(W, view)
+    weights = W.astype(np.float32)
+    half = travels_as(weights, job.weights) == "float16"
+    loss = rounded(W, X, y, "float16").loss if half and len(y) else 0.0
+    return Made(_parts(view, weights), view.best.table, loss)
+
+
+def _matrix(job: FitJob, view: BatchView) -> Floats:
+    """One row for each column of the change."""
+    bias = view.survivors.index(BIAS)
+    rows = fold(view.best.model, view.W_s).matrix(bias_column=bias)
+    placed = dict(zip((*view.survivors, *view.new), rows, strict=True))
+    return np.array([placed[column] for column in job.change.columns])
+
+
+def _check_weights(W: Floats, view: BatchView) -> None:
+    """A node refuses an order with such weights, and then has not even its layout."""
+    largest = float(np.abs(W).max())
+    if not largest <= WEIGHT_MAX:  # false for NaN, too
+        whose = listed(view.pool.nodes)
+        sentence = f"weights must be up to {WEIGHT_MAX:g}, got {largest:g}; pooled were {whose}"
+        raise MismatchError(sentence)
+
+
+def _parts(view: BatchView, weights: NDArray[np.float32]) -> dict[str, bytes]:
+    """[x_s W_s, x_a] [V_z; V_a] + bias, where W_s has all that the batch taught the survivors."""
+    folded = fold(view.best.model, view.W_s)
+    return {
+        "W": to_bytes(weights),
+        "W_s": to_bytes(folded.survivors),
+        "V_z": to_bytes(np.eye(len(folded.bias))),
+        "V_a": to_bytes(folded.new),
+        "bias": to_bytes(folded.bias),
+    }
+
+
+def _worth_pushing(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> bool:
+    """Better than what nodes have, on instances that neither was fitted on.
+
+    The instances since the last push are new to the former model, and were held out from this one.
+    """
+    if job.previous is None:
+        return view.pool.known.readings > 0 or view.best.chosen != "z"
+    if view.best.chosen == CONTINUED:
+        return True
+    since = np.array([each.place >= job.previous.size for each in job.examples[: job.size]], bool)
+    if not since.any():
+        return False
+    scores = fitted_model(job.previous, job.change).scores(X[since])
+    before = np.mean(scores.argmax(1) == y[since])
+    return bool(np.mean(view.best.hits[since]) > before)
+
+
+CONTINUED = "continued"
+MOMENTS_MIN = 30
+"""The first batch of a single node, from which a form of the E-stage may be chosen."""
+
+
+def too_brief(job: FitJob) -> bool:
+    """Whether the batch is of several nodes, and none of them was heard for long."""
+    heard = Counter((each.site, each.node) for each in job.examples[: job.size])
+    return len(heard) > 1 and max(heard.values()) < MOMENTS_MIN
+
+
+def continued(
+    job: FitJob, found: Pool, X: Floats, y: NDArray[np.int64]
+) -> tuple[Floats, BestModel]:
+    """Weights for every column of the change, and how right the group was before the batch."""
+    columns, classes = job.change.columns, len(job.classes)
+    places = {role: place for place, role in enumerate(found.roles)}
+    sources = [places.get(column) for column in columns]
+    before = carried(found.known, sources, 1.0, job.lam, job.rho)
+    Y = np.eye(classes)[y]
+    batch = Statistics(X.T @ X, X.T @ Y, len(y), float(len(y)))
+    known, W = (solve(each, 0, job.lam, job.rho)[0] for each in (before, before + batch))
+    hits = np.asarray((X @ known).argmax(1) == y, float)
+    nodes = len({(each.site, each.node) for each in job.examples[: job.size]})
+    why = (
+        f"{CONTINUED}: {len(y)} instances of {nodes} nodes are too few moments to choose by; "
+        f"what was known before is right in {100 * hits.mean():.1f} % of them."
+    )
+    model = replace(z_alone(classes, new=0), name=CONTINUED)
+    return W, BestModel(model, (), why, hits)

@@ -1,0 +1,142 @@
+"""What a fit of a change starts from: the group's statistics, and the batch in columns.
+
+Summaries that cannot be right are refused and named; the rest go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_opid.errors import OpidError
+from edge_opid.layout import Layout
+from edge_opid.layout.layout import BIAS
+from edge_opid.learner import Summary as Statistics
+from edge_opid.wire import SummaryMessage, WireError, decode
+from gateway.fitting.pooling import Member
+from gateway.registry import ChangeRecord, ExampleRecord, FitRecord, LayoutRecord, SummaryRecord
+from gateway.registry.columns import column_names, layout_in, role_of
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """All that a fit depends on."""
+
+    change: ChangeRecord
+    size: int
+    """How many of the examples, the first ones, the batch has."""
+    classes: tuple[str, ...]
+    layouts: Mapping[tuple[str, str, int], LayoutRecord]
+    """By site, node and version: of every example and every summary."""
+    summaries: Sequence[SummaryRecord]
+    examples: Sequence[ExampleRecord]
+    previous: FitRecord | None
+    """The fit that nodes have now."""
+    lam: float
+    rho: float
+    weights: str = "float32"
+    kernels: bool = False
+    """Whether a kernel may be chosen, too."""
+
+
+# -- what the group knew ---------------------------------------------------------------------------
+
+
+@dataclass
+class Known:
+    """The statistics that a fit may pool: one of each node, all with the `survivors`' columns."""
+
+    survivors: tuple[str, ...]
+    members: list[Member] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def known(job: FitJob) -> Known:
+    """Of each node the newest statistics that have every surviving column.
+
+    Where nobody's have them all (a survivor was silent when the summary was made), the columns that
+    somebody's have are the survivors, and the others count as new.
+    """
+    everything, refused = _all_members(job)
+    wanted = [each for each in job.change.columns if role_of(each) not in job.change.arrived]
+    shares = [
+        (tuple(each for each in wanted if each in member.roles), member.summary.readings)
+        for member in everything
+    ]
+    survivors = max(shares, key=lambda share: (len(share[0]), share[1]), default=((BIAS,), 0))[0]
+    found = Known(survivors, refused=refused)
+    for member in everything:
+        fits = set(survivors) <= set(member.roles)
+        if fits and member.node not in {each.node for each in found.members}:
+            found.members.append(member)
+    return found
+
+
+def _all_members(job: FitJob) -> tuple[list[Member], dict[str, str]]:
+    """Every summary that can be read, the newest first."""
+    members, refused = [], {}
+    for record in sorted(job.summaries, key=lambda each: -each.layout_version):
+        name = f"{record.site}/{record.node}"
+        try:
+            members.append(_member(job, record, name))
+        except (OpidError, ValueError) as error:
+            refused[name] = f"layout {record.layout_version}: {error}"
+    return members, refused
+
+
+def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
+    summary = decode(record.payload, SummaryMessage)
+    layout = job.layouts.get((record.site, record.node, record.layout_version))
+    if layout is None:
+        raise WireError("layout", f"nobody remembers layout {record.layout_version} of {name}")
+    columns = column_names(layout_in(layout, summary.sensors))
+    statistics = Statistics(
+        0,
+        summary.lam,
+        summary.rho,
+        summary.readings,
+        summary.evidence,
+        summary.gram_array(),
+        summary.moment_array(),
+    )
+    return Member(name, columns, statistics, layout.gate)
+
+
+def vanished(members: Sequence[Member], change: ChangeRecord) -> tuple[str, ...]:
+    """Retired columns that everybody's statistics have: W^(s) is tied to them by λ (Eq. 2)."""
+    if not members:
+        return ()
+    common = set.intersection(*(set(member.roles) for member in members))
+    return tuple(sorted(column for column in common if role_of(column) in change.retired))
+
+
+# -- the batch -------------------------------------------------------------------------------------
+
+
+def batch(job: FitJob) -> tuple[Floats, NDArray[np.int64]]:
+    """The examples' columns in the order of the change, and their classes."""
+    ready: dict[tuple[str, str, int], tuple[Layout, list[int], dict[str, str]]] = {}
+    rows = []
+    for example in job.examples[: job.size]:
+        key = example.site, example.node, example.layout_version
+        if key not in ready:
+            ready[key] = _encoder(job, job.layouts[key])
+        layout, order, roles = ready[key]
+        values = {roles[sensor]: v for sensor, v in example.values.items() if sensor in roles}
+        rows.append(layout.encode(values, clip_gated=True)[order])
+    X = np.array(rows, float).reshape(len(rows), len(job.change.columns))
+    return X, np.array(
+        [job.classes.index(each.label) for each in job.examples[: job.size]], np.int64
+    )
+
+
+def _encoder(job: FitJob, record: LayoutRecord) -> tuple[Layout, list[int], dict[str, str]]:
+    layout = layout_in(record)
+    names = column_names(layout)
+    order = [names.index(column) for column in job.change.columns]
+    return layout, order, {sensor.id: sensor.role for sensor in record.sensors}

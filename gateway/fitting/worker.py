@@ -1,0 +1,90 @@
+"""Where fits happen: in a thread beside the loop, so that messages are answered meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from edge_opid.native.rescue import watch
+from gateway.fitting.fit import fit_change
+from gateway.fitting.job import FitJob
+from gateway.registry import FitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class FitFailed:
+    """A fit that raised: which change, and what it said."""
+
+    change: int
+    why: str
+
+
+Outcome = FitRecord | FitFailed
+
+
+class Fitter(Protocol):
+    """Takes jobs, and has their outcomes later."""
+
+    def submit(self, job: FitJob, now_ms: int) -> None:
+        """Begin this job as soon as those before it are done."""
+
+    def finished(self) -> list[Outcome]:
+        """The outcomes since the last time, in order. Never waits."""
+
+    def stop(self) -> None:
+        """Begin nothing more; what is not finished is asked for again after the next start."""
+
+
+def attempt(job: FitJob, now_ms: int) -> Outcome:
+    """Fit; whatever the batch does to the solvers, the gateway lives on and says it."""
+    try:
+        with watch() as rescued:
+            fit = fit_change(job, now_ms)
+        return replace(fit, why=" ".join([fit.why, *rescued]))
+    except Exception as error:  # noqa: BLE001 - counted and logged; another batch may succeed
+        return FitFailed(job.change.id, f"{type(error).__name__}: {error}")
+
+
+class InlineFitter:
+    """Fits at once, in the caller's thread: for simulated time."""
+
+    def __init__(self) -> None:
+        self._outcomes: list[Outcome] = []
+
+    def submit(self, job: FitJob, now_ms: int) -> None:
+        """Fit now."""
+        self._outcomes.append(attempt(job, now_ms))
+
+    def finished(self) -> list[Outcome]:
+        """The outcomes since the last time."""
+        found, self._outcomes = self._outcomes, []
+        return found
+
+    def stop(self) -> None:
+        """Nothing is under way."""
+
+
+class ThreadFitter:
+    """One fit at a time, in a thread of its own."""
+
+    def __init__(self, fit: Callable[[FitJob, int], Outcome] = attempt) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fit")
+        self._fit = fit
+        self._pending: list[Future[Outcome]] = []
+
+    def submit(self, job: FitJob, now_ms: int) -> None:
+        """Queue the job."""
+        self._pending.append(self._pool.submit(self._fit, job, now_ms))
+
+    def finished(self) -> list[Outcome]:
+        """The outcomes that are ready, in the order of submission."""
+        found = []
+        while self._pending and self._pending[0].done():
+            found.append(self._pending.pop(0).result())
+        return found
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

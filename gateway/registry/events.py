@@ -1,0 +1,239 @@
+"""What happens to sensors: announcements, and reports of nodes, applied to the fleet.
+
+The rules for an announcement, in this order; what breaks one is an `EventError`, changes nothing,
+and is counted by its reason:
+
+1. The node is known. 2. It is newer than the last announcement about this sensor: brokers deliver
+twice. 3. The lifecycle table has the event for the sensor's state. 4. A node keeps at least one
+sensor. 5. A role belongs to one sensor of a node: a new one in the same role says which it
+`replaces`, and then has the role of the one replaced. 6. A layout has no more columns than an order
+can carry, and the book of a node no more sensors than `SENSORS_MAX`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from edge_opid.layout.layout import BIAS
+from edge_opid.wire import Event, SensorDeployed, SensorRetired, SensorReturned, SensorSilent
+from gateway.policy import Policy
+from gateway.registry.capacity import check_end, check_room, not_retired
+from gateway.registry.fleet import AHEAD_MS, Fleet
+from gateway.registry.lifecycle import (
+    IN_LAYOUT,
+    EventError,
+    LifecycleError,
+    SensorEvent,
+    SensorState,
+    step,
+)
+from gateway.registry.records import NodeKey, SensorRecord
+from gateway.registry.text import listed
+
+RETIRED = SensorState.RETIRED
+TIMEOUT_S = 60.0
+"""When a sensor counts as silent, where nobody said it: as in a node's configuration."""
+
+
+def happen(fleet: Fleet, key: NodeKey, event: Event, now_ms: int) -> None:
+    """Apply an event to the node's sensors."""
+    if key not in fleet.nodes:
+        known = listed("/".join(each) for each in sorted(fleet.nodes))
+        raise EventError("unknown-node", f"no node {'/'.join(key)} is known; known: {known}")
+    _HANDLERS[type(event)](fleet, key, event, now_ms)
+
+
+def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str, at: int) -> None:
+    """A sensor goes for good, for whichever reason; at least one must stay."""
+    record = _known(fleet, key, sensor)
+    others = [each for each in fleet.in_layout(key) if each.id != sensor]
+    if record.state in IN_LAYOUT and not others:
+        raise EventError(
+            "empty-layout",
+            f"sensor {sensor!r} is the last one of {'/'.join(key)}, and a layout needs one: "
+            "deploy another first",
+        )
+    fleet.put(_moved(record, event, at, reason=why))
+
+
+def overdue(
+    fleet: Fleet, policy: Policy, now_ms: int, *, hearing: bool = True, sure: bool = True
+) -> list[tuple[NodeKey, str, SensorEvent, str]]:
+    """Sensors whose time has come: silent for longer than the policy allows, or worn out.
+
+    While nothing can be heard (`hearing`), silence is nobody's fault; while the clock is doubted
+    (`sure`), nobody is worn out.
+    """
+    found = []
+    too_long = f"silent for more than {policy.silence_s:g} s"
+    for key, sensors in fleet.sensors.items():
+        for sensor in sensors.values():
+            silent_ms = now_ms - sensor.since_ms if sensor.state == SensorState.SILENT else 0
+            ends_ms = sensor.end_of_life_ms
+            if hearing and silent_ms > 1000 * policy.silence_s:
+                found.append((key, sensor.id, SensorEvent.OVERDUE, too_long))
+            elif sure and ends_ms is not None and ends_ms <= now_ms and sensor.state != RETIRED:
+                found.append((key, sensor.id, SensorEvent.EXPIRED, "end of life"))
+    return found
+
+
+def _known(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
+    record = fleet.sensors[key].get(sensor)
+    if record is None:
+        there, where = listed(sorted(fleet.sensors[key])), "/".join(key)
+        raise EventError("unknown-sensor", f"{where} has no sensor {sensor!r}; it has: {there}")
+    return record
+
+
+def _moved(record: SensorRecord, event: SensorEvent, now_ms: int, **changes: Any) -> SensorRecord:
+    try:
+        state = step(record.state, event)
+    except LifecycleError as error:
+        raise EventError("lifecycle", f"sensor {record.id!r}: {error}") from error
+    since = record.since_ms if state == record.state else now_ms
+    return replace(record, state=state, since_ms=since, **changes)
+
+
+def _check_newer(record: SensorRecord, at_ms: int) -> None:
+    if at_ms <= record.told_ms:
+        raise EventError(
+            "stale",
+            f"the announcement about {record.id!r} is of {at_ms} ms, and one of "
+            f"{record.told_ms} ms has been heard",
+        )
+
+
+# -- reports of nodes ------------------------------------------------------------------------------
+
+
+def _silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) -> None:
+    fleet.put(_moved(_still_there(fleet, key, event.sensor), SensorEvent.SILENT, now_ms))
+
+
+def _returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
+    record = _still_there(fleet, key, event.sensor)
+    if record.state == SensorState.ACTIVE:
+        raise EventError("late", f"sensor {event.sensor!r} of {'/'.join(key)} is active already")
+    fleet.put(_moved(record, SensorEvent.RETURNED, now_ms))
+
+
+def reconcile(fleet: Fleet, key: NodeKey, silent: Collection[str], now_ms: int) -> None:
+    """What a status says of silence counts: an event may have met a broker without memory."""
+    for sensor in list(fleet.sensors[key].values()):
+        if sensor.state == SensorState.SILENT and sensor.id not in silent:
+            fleet.put(_moved(sensor, SensorEvent.RETURNED, now_ms))
+        elif sensor.state == SensorState.ACTIVE and sensor.id in silent:
+            fleet.put(_moved(sensor, SensorEvent.SILENT, now_ms))
+
+
+def _still_there(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
+    """A node may speak of a sensor before it hears that it is retired."""
+    record = _known(fleet, key, sensor)
+    if record.state == SensorState.RETIRED:
+        raise EventError("late", f"sensor {sensor!r} of {'/'.join(key)} is retired already")
+    return record
+
+
+# -- announcements ---------------------------------------------------------------------------------
+
+
+def _retired(fleet: Fleet, key: NodeKey, event: SensorRetired, now_ms: int) -> None:
+    _check_newer(_known(fleet, key, event.sensor), event.at_ms)
+    retire(fleet, key, event.sensor, SensorEvent.RETIRED, event.reason, now_ms)
+    told_ms = min(event.at_ms, now_ms + AHEAD_MS)
+    fleet.put(replace(fleet.sensors[key][event.sensor], told_ms=told_ms))
+
+
+def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) -> None:
+    before = fleet.sensors[key].get(event.sensor)
+    if before is not None:
+        _check_newer(before, event.at_ms)
+        if before.state != SensorState.RETIRED:
+            where, role = "/".join(key), before.role
+            raise EventError(
+                "id-in-use",
+                f"sensor {event.sensor!r} of {where} is {before.state} as {role!r}: retire it "
+                "first, or give the new one another id",
+            )
+    old = _replaced(fleet, key, event)
+    record = _announced(key, event, now_ms, old)
+    check_end(record, now_ms)
+    check_room(fleet, record)
+    state = before.state if before else SensorState.UNKNOWN
+    complete = record.reference is not None and record.scale is not None
+    happening = SensorEvent.DEPLOYED if complete else SensorEvent.ANNOUNCED
+    fleet.put(replace(record, state=step(state, happening)))
+    if complete and old is not None:
+        give_way(fleet, key, event.sensor, now_ms)
+
+
+def _announced(
+    key: NodeKey, event: SensorDeployed, now_ms: int, old: SensorRecord | None
+) -> SensorRecord:
+    timeout = event.timeout_s or (old.timeout_s if old else TIMEOUT_S)
+    return SensorRecord(
+        *key,
+        event.sensor,
+        event.role,
+        SensorState.UNKNOWN,
+        now_ms,
+        timeout,
+        event.reference if event.scale is not None else None,
+        event.scale if event.reference is not None else None,
+        event.knots or (old.knots if old else ()),
+        event.unit or (old.unit if old else None),
+        event.end_of_life_ms,
+        event.replaces,
+        "deployed",
+        min(event.at_ms, now_ms + AHEAD_MS),
+    )
+
+
+def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord | None:
+    """The sensor whose column this one takes over; a role may not be taken otherwise."""
+    if BIAS in (event.role, event.sensor):
+        raise EventError("role", f"no sensor may be {BIAS!r}: that column is the node's")
+    if event.replaces is None:
+        taken = [each for each in not_retired(fleet, key) if each.role == event.role]
+        if taken:
+            raise EventError(
+                "role-in-use",
+                f"role {event.role!r} of {'/'.join(key)} belongs to {taken[0].id!r}: retire that "
+                "one first, or say that the new sensor replaces it",
+            )
+        return None
+    old = _known(fleet, key, event.replaces)
+    if old.role != event.role:
+        raise EventError(
+            "role",
+            f"{event.sensor!r} replaces {old.id!r} and must have its role {old.role!r}, "
+            f"got {event.role!r}",
+        )
+    others = [e for e in not_retired(fleet, key) if e.role == event.role and e.id != old.id]
+    if others:
+        raise EventError(
+            "role-in-use",
+            f"role {event.role!r} of {'/'.join(key)} belongs to {others[0].id!r}, beside "
+            f"{old.id!r}: retire one of the two first",
+        )
+    return old
+
+
+def give_way(fleet: Fleet, key: NodeKey, sensor: str, now_ms: int) -> None:
+    """Whoever this sensor replaces goes in the moment it enters: a role has one sensor."""
+    newcomer = fleet.sensors[key][sensor]
+    old = fleet.sensors[key].get(newcomer.replaces or "")
+    # its id may have been deployed again meanwhile, in another role
+    if old is not None and old.role == newcomer.role and old.state != SensorState.RETIRED:
+        why = f"replaced by {sensor}"
+        fleet.put(_moved(old, SensorEvent.REPLACED, now_ms, reason=why))
+
+
+_HANDLERS: dict[type[Any], Callable[[Fleet, NodeKey, Any, int], None]] = {
+    SensorRetired: _retired,
+    SensorSilent: _silent,
+    SensorReturned: _returned,
+    SensorDeployed: _deployed,
+}
