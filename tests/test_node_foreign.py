@@ -41,7 +41,7 @@ def climate(payload: bytes) -> tuple[dict[str, float], str | None]:
         (b"False", 0.0),
     ],
 )
-def test_plain_numbers_and_switches(payload: bytes, value: float) -> None:
+def test_plain_numbers_and_switches_are_read(payload: bytes, value: float) -> None:
     """What ESPHome states and Tasmota power topics look like."""
     assert plain(payload) == {"pump": value}
 
