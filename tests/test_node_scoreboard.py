@@ -23,7 +23,7 @@ def judged(*pairs) -> Scoreboard:
 
 @pytest.mark.parametrize("won", range(12))
 @pytest.mark.parametrize("lost", range(4))
-def test_another_one_is_served_for_a_lead_that_is_chance(won, lost):
+def test_nothing_else_is_served_for_a_lead_that_may_be_chance(won, lost):
     """Only instances that one of the two had right count, however many both had."""
     board = judged(*[(1, 1)] * 50, *[(1, 0)] * lost, *[(0, 1)] * won, *[(0, 0)] * 20)
     ahead = won - lost > DOUBT * math.sqrt(won + lost)
@@ -31,7 +31,8 @@ def test_another_one_is_served_for_a_lead_that_is_chance(won, lost):
     assert board.accuracy("first") == (50 + lost) / (70 + won + lost)
 
 
-def test_a_new_one_is_doubted_or_compared_with_instances_it_has_not_seen():
+def test_a_new_predictor_is_compared_only_on_instances_it_has_seen():
+    """The old one has a record of 30 hits; the new one has none to set against it."""
     board = judged(*[(1, 0)] * 30)
     for _ in range(3):
         board.record({"first": 1, "second": 0, "new": 0}, 1)
@@ -42,14 +43,16 @@ def test_a_new_one_is_doubted_or_compared_with_instances_it_has_not_seen():
     assert board.seen("new") == 5
 
 
-def test_the_window_is_longer_or_shorter_than_it_says():
+def test_the_window_is_as_long_as_it_says():
+    """After a full window of the opposite, nothing of the past is left."""
     board = judged(*[(0, 1)] * WINDOW, *[(1, 0)] * WINDOW)
     assert (board.accuracy("first"), board.accuracy("second")) == (1.0, 0.0)
     assert board.seen("first") == WINDOW
     assert board.served(["second", "first"]) == "first"
 
 
-def test_a_saved_board_forgets_the_order_or_the_early_misses():
+def test_a_saved_board_keeps_every_hit_and_miss_in_order():
+    """Early misses are leading zeros, which a plain number would lose."""
     board = judged((0, 1), (0, 0), (1, 1), (0, 1))
     assert board.state() == {"first": [0, 0, 1, 0], "second": [1, 0, 1, 1]}
     again = Scoreboard.from_state(board.state())
@@ -59,7 +62,8 @@ def test_a_saved_board_forgets_the_order_or_the_early_misses():
     assert again.state() == {"first": [1, 0, 1, 1]}
 
 
-def test_the_blend_differs_from_the_one_by_hand():
+def test_the_blend_is_the_one_computed_by_hand():
+    """Two predictors, two instances, one of which both had wrong."""
     blend = Blend()
     a, b = np.array([0.9, 0.1], np.float32), np.array([0.8, 0.2], np.float32)
     for truth in (0, 1):
@@ -74,13 +78,14 @@ def test_the_blend_differs_from_the_one_by_hand():
     np.testing.assert_allclose(blend.of({"a": a, "b": b}), (a + b) / 2, rtol=1e-6)
 
 
-def test_a_perfect_predictor_divides_by_zero():
+def test_a_perfect_predictor_gets_all_the_weight_and_divides_nothing_by_zero():
+    """Its squared error is 0, and the blend divides by it."""
     blend, right = Blend(), np.array([1.0, 0.0])
     blend.record({"a": right, "b": right[::-1]}, 0)
     np.testing.assert_allclose(blend.of({"a": right, "b": right[::-1]}), right, atol=1e-30)
 
 
-def test_the_nodes_own_answer_lags_when_the_world_turns_over():
+def test_the_nodes_own_answer_follows_when_the_world_turns_over():
     """The sensor's meaning is reversed: the long memory is wrong for long, the blend is not."""
     sensor = SensorDescription("a", "a", 0.0, 1.0, 60.0)
     local_models = LocalModels([sensor], (), 8.0, Learning(2, 1.0, 1.0, 1.0))
