@@ -427,7 +427,7 @@ def test_the_end_of_a_connection_is_told_before_the_next_ones_messages():
     assert world.link.counters.acks_stale == 0
 
 
-def test_what_the_node_says_of_itself_is_in_no_log(caplog):
+def test_what_the_node_says_of_itself_is_logged_and_counted(caplog):
     """A doubted model, or codes in a warm-up: whoever reads only the log should know."""
     logging.getLogger("edge_opid").propagate = True
     world = World()
@@ -544,7 +544,8 @@ def test_systemd_hears_ready_alive_and_stopping(tmp_path, monkeypatch):
     assert heard == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
-def test_a_watchdog_meant_for_another_process_is_left_alone():
+def test_a_watchdog_meant_for_another_process_is_never_fed():
+    """The variables of the parent are inherited: fed by a child, a hung parent would live on."""
     notify = Systemd({"NOTIFY_SOCKET": "@absent", "WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"})
     notify.alive(0)
     notify.ready()
