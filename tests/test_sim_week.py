@@ -131,7 +131,7 @@ def chronicle() -> tuple[Chronicle, SentBy, list[bytes]]:
     ("index", "end", "promise"),
     [(9, 20, "committed record lost"), (10, 19, "committed record lost"), (12, 20, None)],
 )
-def test_record_is_missed_although_it_was_forgotten(index: int, end: int, promise) -> None:
+def test_record_is_missed_only_where_no_snapshot_covers_it(index: int, end: int, promise) -> None:
     """A node that begins before what two snapshots cover has lost them both."""
     made, _, records = chronicle()
     if promise is None:
