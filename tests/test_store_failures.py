@@ -48,7 +48,7 @@ def test_every_operation_fails_once_and_the_next_commit_succeeds():
             assert after.begin() == ()
 
 
-def test_broken_for_a_while_then_a_power_cut():
+def test_power_cut_of_a_disk_broken_for_a_while_loses_nothing_committed():
     """Readings keep coming while it fails, then the power goes: what was committed is there."""
     for seed in range(300):
         rng = Random(seed)
