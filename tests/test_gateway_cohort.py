@@ -10,7 +10,7 @@ from support.fleet_rig import CLASSES, SITE, FleetRig, World
 from edge_opid.learner import GramLearner
 from edge_opid.wire import Channel, NodeTopics, Reading, SensorDeployed, SensorRetired, encode
 from gateway.fitting import fit as fitting
-from gateway.fitting.fit import CONTINUED, MOMENTS_MIN, continued, too_brief
+from gateway.fitting.fit import CONTINUED, continued, too_brief
 from gateway.fitting.job import FitJob
 from gateway.fitting.models import fitted_model
 from gateway.fitting.pooling import Member, pool
@@ -41,8 +41,9 @@ def job(examples: list[str], columns=("a", "b", "bias", "new")) -> FitJob:
         (["n1"] * 30, False),
         (["n1"] * 6, False),  # one node: each instance is a moment of its own
         (["n1", "n2", "n3"] * 10, True),
-        (["n1", "n2"] * MOMENTS_MIN, False),
-        (["n1"] * MOMENTS_MIN + ["n2"], False),  # the second has just joined
+        (["n1", "n2"] * 29, True),
+        (["n1", "n2"] * 30, False),
+        (["n1"] * 30 + ["n2"], False),  # the second has just joined
         ([], False),
     ],
 )

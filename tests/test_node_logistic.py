@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edge_opid import Layout, Sensor
 from edge_opid.node.local_models import LocalModels
-from edge_opid.node.logistic import STEP, LogisticMemory, Straight, likely
+from edge_opid.node.logistic import LogisticMemory, Straight, likely
 from edge_opid.node.memories import Learning
 from edge_opid.wire import SensorDescription
 
@@ -52,7 +52,7 @@ def test_the_steps_are_those_of_the_textbook():
         np.testing.assert_allclose(memory.score_then_learn(u, label), p, atol=1e-3)
         g = np.outer(u, p - np.eye(3)[label])
         n += g * g
-        W -= STEP / np.sqrt(2) * g / (1 + np.sqrt(n))  # two sensors
+        W -= 0.5 / np.sqrt(2) * g / (1 + np.sqrt(n))  # two sensors
     np.testing.assert_allclose(memory.weights, W, atol=2e-3)
 
 
@@ -72,7 +72,7 @@ def test_one_wild_reading_moves_the_weights_by_at_most_one_step():
         memory.score_then_learn(np.array([value, 1.0]), int(value > 0))
     before = memory.weights.copy()
     memory.score_then_learn(np.array([1e6, 1.0]), 0)
-    assert np.abs(memory.weights - before).max() <= STEP
+    assert np.abs(memory.weights - before).max() <= 0.5
     assert np.isfinite(memory.weights).all()
 
 

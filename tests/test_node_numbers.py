@@ -107,7 +107,9 @@ def test_an_order_with_a_gate_beyond_what_float32_can_take_is_refused():
 def test_float32_keeps_its_promise_at_the_edge_of_the_allowed_settings():
     """Two probes alike to a thousandth, raw units, at the edge of what is allowed."""
     rng, d, n = np.random.default_rng(0), 8, 3000
-    gate = np.sqrt(settings.STIFFNESS_MAX / 3 * 1e-3)
+    gate = 1825.0  # √(1e10 · 1e-3 / 3) = 1825.7
+    assert settings.stiffness_fault(1.0, 1e-3, gate) == ""
+    assert settings.stiffness_fault(1.0, 1e-3, gate + 1) != ""
     Z = rng.normal(size=(n, d - 1))
     Z[:, 1] = Z[:, 0] + 1e-3 * rng.normal(size=n)
     y = (Z @ rng.normal(size=(d - 1, 3))).argmax(1)

@@ -18,7 +18,6 @@ from firmware_sim.scenario.report import Report
 from firmware_sim.scenario.rivals import (
     BEST,
     RESTARTED,
-    RHO,
     RIVALS,
     ZERO_FILLING,
     Restarted,
@@ -255,7 +254,7 @@ def test_the_ridge_is_that_of_all_rows_so_far():
     for row, truth in zip(X, y, strict=True):
         ridge.learn(dict(zip("abc", row, strict=True)), int(truth))
     A = np.column_stack([X[:, [0, 2]], np.ones(50)])  # b is dead
-    W = np.linalg.solve(A.T @ A + RHO * np.eye(3), A.T @ np.eye(3)[y])
+    W = np.linalg.solve(A.T @ A + np.eye(3), A.T @ np.eye(3)[y])
     for probe in rng.normal(size=(20, 2)):
         expected = int((np.append(probe, 1.0) @ W).argmax())
         assert ridge.guess({"a": probe[0], "c": probe[1]}, ["a", "c"]) == expected
