@@ -159,8 +159,9 @@ def test_every_fold_has_its_share_of_every_class():
     Z, Xa, _ = world(n=100)
     y = np.repeat([0, 1, 2], [80, 10, 10])
     for seed in range(5):
-        for held in stratified_folds(Batch.of(Z, Xa, y, 3), 5, seed):
-            assert np.bincount(y[held], minlength=3).tolist() == [16, 2, 2]
+        folds = stratified_folds(Batch.of(Z, Xa, y, 3), 5, seed)
+        shares = [np.bincount(y[held], minlength=3).tolist() for held in folds]
+        assert shares == [[16, 2, 2]] * 5
 
 
 def test_no_candidate_beats_chance_where_labels_are_random():
@@ -168,6 +169,7 @@ def test_no_candidate_beats_chance_where_labels_are_random():
     rng = np.random.default_rng(7)
     y = rng.integers(0, 2, 200)
     best = fit_best(rng.normal(size=(200, 2)), rng.normal(size=(200, 20)), y, 2, candidates=LINEAR)
+    assert [row.name for row in best.table] == ["z", "mixture"]
     for row in best.table:
         assert row.accuracy < 0.5 + 3 * 0.5 / np.sqrt(200)
 
