@@ -136,7 +136,7 @@ def test_a_node_brings_no_more_examples_than_its_share_of_the_batch(fleet):
     """960 examples in a second; then as many again, for whatever the next orders ask for."""
     change(fleet)
     fleet.pass_s(10)
-    share = 48  # of a batch of 120, twice the fifth that is its own
+    share = 384  # of a batch of 960, twice the fifth that is its own
     lying_examples(fleet)
     assert brought(fleet, LIAR) == share
     assert fleet.gateway.counts["examples"] == share
