@@ -140,6 +140,7 @@ def test_any_bytes_are_packets_refusals_or_a_packet_error(chunks: list[bytes], f
             given_bytes += len(chunk)
             while (item := framer.take()) is not None:
                 taken += len(item) if isinstance(item, bytes) else 2
+            assert framer.held <= LIMIT
     except PacketError:
         pass
     assert taken <= given_bytes
