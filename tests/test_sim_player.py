@@ -101,7 +101,9 @@ def test_a_loop_goes_on_one_step_after_its_end(attic):
 def test_a_player_can_be_played_again(attic):
     """An iterator would be empty the second time."""
     player = play(attic)
-    assert list(player) == list(player)
+    first = list(player)
+    assert len(first) == 3
+    assert list(player) == first
 
 
 # -- mistakes ------------------------------------------------------------------------------------
