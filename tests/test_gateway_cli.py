@@ -707,7 +707,7 @@ def listed(config: Path, capsys, *words: str):
     return json.loads(capsys.readouterr().out)
 
 
-def test_from_init_to_a_sensor_retired_on_real_nodes_behind_a_real_broker(tmp_path, capsys):
+def test_the_documented_steps_lead_from_init_to_a_retired_sensor_on_real_nodes(tmp_path, capsys):
     """The steps of docs/gateway.md, with the files that init made, passwords and rules included."""
     fleet, port = tmp_path / "fleet", free_port()
     assert init(fleet, "--node", "n1", "--node", "n2", "--broker-port", port) == 0
