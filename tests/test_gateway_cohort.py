@@ -46,6 +46,7 @@ def job(examples: list[str], columns=("a", "b", "bias", "new")) -> FitJob:
         (["n1"] * 30 + ["n2"], False),  # the second has just joined
         ([], False),
     ],
+    ids=["one long", "one brief", "three", "29 of two", "30 of two", "one joined late", "nobody"],
 )
 def test_instances_of_one_moment_are_not_taken_for_a_long_batch(examples, brief):
     """What counts is how long the best known node was heard."""
