@@ -414,7 +414,9 @@ def test_what_one_node_says_often_does_not_overrule_the_others():
 
 
 @pytest.mark.parametrize(
-    "sizes", [{"a": 60}, {"a": 60, "b": 60}, {"a": 200, "b": 5}, {f"n{k}": 9 for k in range(20)}]
+    "sizes",
+    [{"a": 60}, {"a": 60, "b": 60}, {"a": 200, "b": 5}, {f"n{k}": 9 for k in range(20)}],
+    ids=["one", "two alike", "one heard much", "twenty heard little"],
 )
 def test_honest_nodes_keep_what_they_have_learned_together(sizes):
     """One that is heard much and others that are heard little, or many at once: all as before."""
