@@ -94,6 +94,21 @@ def test_properties_are_stepped_over_and_never_read(properties: bytes) -> None:
         (publication(b"\x00\x00\x00\x07\x03\x23\x00\x01"), Refusal(NO_TOPIC, 1, 7)),  # an alias
         (publication(b"\x00\x01a\x00\x07\x00", 0x34), Refusal(NOT_ASKED_FOR, 2, 7)),
     ],
+    ids=[
+        "empty",
+        "half a length",
+        "topic beyond the end",
+        "half a packet id",
+        "packet id 0",
+        "QoS 3",
+        "no length of properties",
+        "properties beyond the end",
+        "endless length of properties",
+        "topic not UTF-8",
+        "surrogate in the topic",
+        "topic alias",
+        "QoS 2",
+    ],
 )
 def test_unusable_publication_costs_one_message(packet: bytes, refusal: Refusal) -> None:
     """It is refused with all it takes to acknowledge it, and the next packet is read as ever."""
