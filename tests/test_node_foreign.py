@@ -173,6 +173,7 @@ def test_two_fields_that_become_one_sensor_keep_the_first() -> None:
         ({"fields": {".".join("a" * 17): "t"}}, "text"),
         ({"label_field": "a."}, "text"),
     ],
+    ids=str,
 )
 def test_mistaken_configuration_is_refused_before_anything_arrives(
     options: dict[str, object], reason: str
