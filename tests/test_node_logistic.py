@@ -56,7 +56,9 @@ def test_the_steps_are_those_of_the_textbook():
     np.testing.assert_allclose(memory.weights, W, atol=2e-3)
 
 
-@pytest.mark.parametrize("scores", [[0, 0], [3, -2, 1], [0, -900, -1100, -1e9], [1e6, 1e6, 0]])
+@pytest.mark.parametrize(
+    "scores", [[0, 0], [3, -2, 1], [0, -900, -1100, -1e9], [1e6, 1e6, 0]], ids=str
+)
 def test_the_exponential_by_squaring_gives_a_distribution(scores):
     """Scores of any size, against NumPy's exponential."""
     found, expected = likely(np.array(scores, float)), np.exp(np.array(scores) - max(scores))
