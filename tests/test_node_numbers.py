@@ -82,7 +82,7 @@ def test_a_matrix_that_rounding_spoiled_still_gives_its_root():
 
 
 @pytest.mark.parametrize(
-    "change", [{"gate": 1e6}, {"rho": 1e-12}, {"lam": 1e9}, {"rho": 1e-3, "gate": 1e4}]
+    "change", [{"gate": 1e6}, {"rho": 1e-12}, {"lam": 1e9}, {"rho": 1e-3, "gate": 1e4}], ids=str
 )
 def test_settings_that_float32_cannot_work_with_are_refused(change):
     """The sentence has the values and what to do; what the defaults are is far from it."""
