@@ -328,6 +328,7 @@ def test_a_nan_hidden_in_the_bytes_of_an_array_is_refused() -> None:
 @pytest.mark.parametrize(
     "fields",
     [{"width": 3}, {"classes": 3}, {"gram": b""}, {"moment": bytes(15)}, {"gram": bytes(16)}],
+    ids=["wider", "more classes", "no gram", "a byte of moment short", "gram too long"],
 )
 def test_an_array_of_another_shape_is_refused(fields: dict[str, Any]) -> None:
     """A shape is a length check."""
@@ -426,6 +427,17 @@ def test_a_layout_wider_than_promised_is_refused() -> None:
         lambda: Ack("1", 2),
         lambda: Matrix(1, 1, bytearray(4)),
         lambda: SensorDescription("t", "temp", None, 1.0, 1.0),
+    ],
+    ids=[
+        "bool as number",
+        "NumPy value",
+        "pairs as values",
+        "number as bool",
+        "list as tuple",
+        "tuple as instance",
+        "text as boot",
+        "bytearray as bytes",
+        "no reference",
     ],
 )
 def test_a_message_of_nonsense_cannot_be_built(build: Any) -> None:
