@@ -15,7 +15,7 @@ from edge_opid.config.schema import DURATION_S_MAX
 from edge_opid.errors import SettingError, WireError, shown
 from edge_opid.layout.layout import BIAS
 from edge_opid.learner.settings import LIMIT, stiffness_fault
-from edge_opid.node.foreign import ForeignTopic
+from edge_opid.wire.foreign import ForeignTopic
 from edge_opid.wire.ids import check_id
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.schema import Text

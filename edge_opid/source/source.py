@@ -53,10 +53,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from edge_opid import log
 from edge_opid.config.schema import DURATION_S_MAX
 from edge_opid.errors import OpidError, SettingError, shown
 from edge_opid.link.contract import Delivery, Link, LinkError
-from edge_opid.service import log
 from edge_opid.source.number import (
     CHANCE,
     FIRST_SEQ,
