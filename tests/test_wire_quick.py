@@ -16,11 +16,10 @@ from edge_opid.wire import (
     Reading,
     Status,
     WireError,
-    codec,
     decode,
     encode,
 )
-from edge_opid.wire.codec import BYTES_MAX, SCHEMA_VERSION, quick
+from edge_opid.wire.codec import QUICK_BYTES_MAX, read_carefully, read_quickly
 
 NUMBER = InstanceId("attic", 3, 12)
 USUAL = (
@@ -38,12 +37,12 @@ MUTANTS = 6_000
 
 def quickly(payload: bytes) -> object:
     """What the quick way makes of it: None, or a message."""
-    return quick(payload, SCHEMA_VERSION, BY_KIND)
+    return read_quickly(payload, BY_KIND)
 
 
 def carefully(payload: bytes) -> object:
     """What the reader makes of it: an error, or a message."""
-    return codec._read(payload, BY_KIND, " or ".join(BY_KIND))
+    return read_carefully(payload, BY_KIND, " or ".join(BY_KIND))
 
 
 @pytest.mark.parametrize("message", USUAL, ids=lambda each: type(each).kind)
@@ -131,9 +130,9 @@ def test_what_is_large_or_has_arrays_is_left_to_the_reader() -> None:
     """Bytes that could be made to build much are looked at one by one."""
     values = {f"s{place}": float(place) for place in range(160)}
     large = encode(Reading(1, 1, 1, {**{f"{k}-{'x' * 24}": v for k, v in values.items()}}))
-    assert len(large) > BYTES_MAX
+    assert len(large) > QUICK_BYTES_MAX
     assert quickly(large) is None
     assert len(decode(large, Reading).values) == 160
     status = encode(Status(True, 1, 1, silent=("temp",)))
-    assert quick(status, SCHEMA_VERSION, {"status": Status}) is None
+    assert read_quickly(status, {"status": Status}) is None
     assert decode(status, Status).silent == ("temp",)

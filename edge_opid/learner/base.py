@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from edge_opid import native as kernels
-from edge_opid.errors import ReadingError, Refusal
-from edge_opid.learner import changes
+from edge_opid.errors import LayoutError, ReadingError, Refusal
 from edge_opid.learner.checks import as_batch
 from edge_opid.learner.contract import Learner
 from edge_opid.learner.settings import EVIDENCE_MAX, LIMIT, Settings
@@ -148,7 +147,7 @@ class OnePassLearner(ABC):
 
         Its readings have the columns named here first, in this order, then the others as before.
         """
-        sources = changes.resplit(self.settings.width, vanishing)
+        sources = resplit_sources(self.settings.width, vanishing)
         return self.rearrange(sources, len(vanishing))
 
     def inherit(
@@ -164,7 +163,7 @@ class OnePassLearner(ABC):
         `new` fresh ones; `vanishing` are numbers in that list, and come first in its readings.
         The survivors' statistics count `carry` times; for the rest, the ridge is centred at W^(s).
         """
-        sources = changes.inherit(self.settings.width, kept, new, vanishing)
+        sources = inherit_sources(self.settings.width, kept, new, vanishing)
         return self.rearrange(sources, len(vanishing), carry)
 
     def rearrange(self, sources: Sequence[int | None], vanishing: int, carry: float = 1.0) -> Self:
@@ -172,7 +171,7 @@ class OnePassLearner(ABC):
 
         `resplit` and `inherit` are two cases of it; `Layout.change_to` gives the sources by name.
         """
-        changes.check(sources, self.settings.width, vanishing, carry)
+        _check_sources(sources, self.settings.width, vanishing, carry)
         known = carried(self._statistics(), sources, carry, self.settings.lam, self.settings.rho)
         surviving = len(sources) - vanishing
         return self._made(replace(self.settings, vanishing=vanishing, surviving=surviving), known)
@@ -273,3 +272,55 @@ def _revived(cls: type[OnePassLearner], state: dict[str, Any], kernel: str) -> O
 def _nothing(settings: Settings) -> Statistics:
     d, c = settings.width, settings.classes
     return Statistics(np.zeros((d, d)), np.zeros((d, c)), 0, 0.0)
+
+
+# -- which column continues which: an entry for each column of the next learner, None for a new one
+
+
+def resplit_sources(width: int, vanishing: Sequence[int]) -> list[int | None]:
+    """The same columns with these first.
+
+    >>> resplit_sources(5, vanishing=[3, 1])
+    [3, 1, 0, 2, 4]
+    """
+    return _first(list(range(width)), vanishing)
+
+
+def inherit_sources(
+    width: int, kept: Sequence[int], new: int, vanishing: Sequence[int]
+) -> list[int | None]:
+    """The kept columns and then the new ones, those at the places in `vanishing` first.
+
+    >>> inherit_sources(5, kept=[0, 2, 4], new=1, vanishing=[2])
+    [4, 0, 2, None]
+    """
+    if new < 0:
+        raise LayoutError(f"new must be at least 0, got {new}")
+    _check_columns("kept", kept, width)
+    return _first([*kept, *[None] * new], vanishing)
+
+
+def _check_sources(sources: Sequence[int | None], width: int, vanishing: int, carry: float) -> None:
+    """Refuse a change that names a column twice or not at all, or carries more than there is."""
+    _check_columns("sources", [source for source in sources if source is not None], width)
+    if not 0 <= vanishing < len(sources):
+        raise LayoutError(
+            f"vanishing must be 0..{len(sources) - 1} of {len(sources)} columns "
+            f"(one has to survive), got {vanishing}"
+        )
+    if not 0 <= carry <= 1:
+        raise LayoutError(f"carry must be 0..1, got {carry}")
+
+
+def _first(columns: list[int | None], chosen: Sequence[int]) -> list[int | None]:
+    _check_columns("vanishing", chosen, len(columns))
+    rest = [place for place in range(len(columns)) if place not in set(chosen)]
+    return [columns[place] for place in [*chosen, *rest]]
+
+
+def _check_columns(name: str, columns: Sequence[int], width: int) -> None:
+    for column in columns:
+        if not 0 <= column < width:
+            raise LayoutError(f"{name}: column {column} must be 0..{width - 1}")
+    if len(set(columns)) != len(columns):
+        raise LayoutError(f"{name}: a column is named twice in {list(columns)}")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edge_opid.learner import changes
-from edge_opid.learner.base import OnePassLearner
+from edge_opid.learner.base import OnePassLearner, resplit_sources
 from edge_opid.learner.checks import as_label, as_values, beyond
 from edge_opid.learner.contract import Scores
 from edge_opid.learner.settings import Settings
@@ -88,7 +87,7 @@ class GramLearner(OnePassLearner):
         )
         known = self._statistics()
         if vanishing is not None:
-            order = changes.resplit(self.settings.width, vanishing)
+            order = resplit_sources(self.settings.width, vanishing)
             known = known.ordered([column for column in order if column is not None])
         return self._solve(known, chosen.vanishing, chosen.lam, chosen.rho)
 

@@ -1,9 +1,8 @@
 """Where the caller's thread and the network's thread meet: all shared state, under one lock.
 
 The upper half is called by whoever uses the link, the lower half by the connection. Neither half
-ever waits for the network, and nothing here knows MQTT's bytes.
-
-A bell that wakes the network's thread out of its wait for the socket.
+ever waits for the network, and nothing here knows MQTT's bytes. A `Waker` interrupts the network's
+thread, which waits for its socket, when there is something to send.
 """
 
 from __future__ import annotations

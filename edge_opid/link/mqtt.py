@@ -1,7 +1,4 @@
-"""The link over MQTT: one thread that keeps one connection alive.
-
-How long to wait before the next attempt to connect.
-"""
+"""The link over MQTT: one thread that keeps one connection alive, or makes the next."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What has arrived and nobody has asked for yet: deliveries and events, bounded, across threads.
+"""The three queues of a link, each bounded.
 
-What `publish` took and the broker has not confirmed yet: bounded, in order.
-
-Acknowledgements in arrival order (MQTT-4.6.0-2), whatever order the work was finished in.
+- `Mailbox`: what has arrived and nobody has polled for yet.
+- `Outbox`: what `publish` took and the broker has not confirmed yet.
+- `AckOrder`: what was polled and is not acknowledged yet. Acknowledgements leave in the order of
+  arrival (MQTT-4.6.0-2), whatever order the work was finished in.
 """
 
 from __future__ import annotations

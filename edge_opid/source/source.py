@@ -57,16 +57,10 @@ from edge_opid import log
 from edge_opid.config.schema import DURATION_S_MAX
 from edge_opid.errors import OpidError, SettingError, shown
 from edge_opid.link.contract import Delivery, Link, LinkError
-from edge_opid.source.number import (
-    CHANCE,
-    FIRST_SEQ,
-    ReadingNumber,
-    expected_after,
-    new_boot,
-    sync_folder,
-)
+from edge_opid.source.number import CHANCE, FIRST_SEQ, ReadingNumber, expected_after, new_boot
 from edge_opid.source.spool import SourceError, Spool, SpoolError, SpoolFullError
 from edge_opid.source.window import ResendWindow
+from edge_opid.store.whole_file import sync_folder
 from edge_opid.wire import LIMITS
 
 Encode = Callable[[int, int, int, Mapping[str, float], Any], bytes]
