@@ -10,13 +10,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from edge_opid import native as kernels
 from edge_opid.errors import LayoutError, ReadingError, Refusal
 from edge_opid.learner.checks import as_batch
 from edge_opid.learner.contract import Learner
 from edge_opid.learner.settings import EVIDENCE_MAX, LIMIT, Settings
 from edge_opid.learner.statistics import Statistics, carried
 from edge_opid.learner.summary import Summary, check_agreement
+from edge_opid.native import available, choose
 from edge_opid.native.packing import Floats, upper
 
 
@@ -35,21 +35,21 @@ class OnePassLearner(ABC):
         limit: float = LIMIT,
         evidence_max: float = EVIDENCE_MAX,
         dtype: DTypeLike = np.float32,
-        kernel: str | None = None,
+        native: str | None = None,
     ) -> None:
         kind = np.dtype(dtype).name
         self._begin(
             Settings(
                 vanishing, surviving, classes, lam, rho, forgetting, limit, evidence_max, kind
             ),
-            kernel,
+            native,
         )
         self._restore(_nothing(self.settings))
 
-    def _begin(self, settings: Settings, kernel: str | None) -> None:
+    def _begin(self, settings: Settings, native: str | None) -> None:
         self.settings = settings
-        self.kernel = kernels.choose(kernel, settings.dtype)
-        self._kernel = kernels.available[self.kernel]
+        self.native = choose(native, settings.dtype)
+        self._steps = available[self.native]
         self._shape = (settings.width,)
         self._readings = 0
         self._evidence = 0.0
@@ -120,10 +120,10 @@ class OnePassLearner(ABC):
         """Learn n×d readings with n labels: all of them, or, if one is bad, none.
 
         `batch` readings go into one Woodbury step (Eq. 10 with n > 1), by NumPy. Left to itself,
-        the compiled kernel takes them one by one, which is faster, and NumPy 32 at a time.
+        the C file takes them one by one, which is faster, and NumPy 32 at a time.
         """
         rows, labels = as_batch(X, y, self.settings)
-        step = batch or (1 if self.kernel == "compiled" else 32)
+        step = batch or (1 if self.native == "compiled" else 32)
         if step == 1:
             for x, label in zip(rows, labels, strict=True):
                 self._learn(x, label, None)
@@ -186,11 +186,11 @@ class OnePassLearner(ABC):
         for name in ("B", "moments", "centre"):
             if name in saved:
                 saved[name] = np.pad(saved[name], ((0, 0), (0, more)))
-        return self.from_state(saved, kernel=self.kernel)
+        return self.from_state(saved, native=self.native)
 
     def _made(self, settings: Settings, known: Statistics) -> Self:
         learner = type(self).__new__(type(self))
-        learner._begin(settings, self.kernel)
+        learner._begin(settings, self.native)
         learner._restore(known)
         learner._halve()
         return learner
@@ -249,24 +249,24 @@ class OnePassLearner(ABC):
         return {"settings": asdict(self.settings), **counters, **arrays}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], *, kernel: str | None = None) -> Self:
+    def from_state(cls, state: dict[str, Any], *, native: str | None = None) -> Self:
         """The learner that `state` was taken from, to the bit."""
         learner = cls.__new__(cls)
-        learner._begin(Settings(**state["settings"]), kernel)
+        learner._begin(Settings(**state["settings"]), native)
         learner._load({name: value for name, value in state.items() if name != "settings"})
         return learner
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied as its state; elsewhere, with the kernel that is there."""
-        return _revived, (type(self), self.state(), self.kernel)
+        """Pickled and copied as its state; elsewhere, computed with what is there."""
+        return _revived, (type(self), self.state(), self.native)
 
     def _load(self, saved: dict[str, Any]) -> None:
         for name, value in saved.items():
             setattr(self, f"_{name}", value.copy() if isinstance(value, np.ndarray) else value)
 
 
-def _revived(cls: type[OnePassLearner], state: dict[str, Any], kernel: str) -> OnePassLearner:
-    return cls.from_state(state, kernel=kernel if kernel in kernels.available else None)
+def _revived(cls: type[OnePassLearner], state: dict[str, Any], native: str) -> OnePassLearner:
+    return cls.from_state(state, native=native if native in available else None)
 
 
 def _nothing(settings: Settings) -> Statistics:

@@ -43,7 +43,7 @@ class GramLearner(OnePassLearner):
     """
 
     _packed: Floats
-    """G's factor, packed (kernel/packing.py): d(d+1)/2 numbers, updated in place."""
+    """G's factor, packed (native/packing.py): d(d+1)/2 numbers, updated in place."""
     _moments: Floats
     """Σ x̃ yᵀ, d×c."""
     _solved: tuple[Floats, Floats] | None = None
@@ -124,7 +124,7 @@ class GramLearner(OnePassLearner):
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:  # noqa: ARG002
         mine = self.settings
         values, label = as_values(x, self._shape), as_label(y, mine.classes)
-        bad = self._kernel.learn_gram(
+        bad = self._steps.learn_gram(
             self._packed, self._moments, mine.width, values, label, mine.forgetting, mine.limit
         )
         if bad >= 0:
