@@ -104,7 +104,7 @@ class OnePassLearner(ABC):
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:
         """Learn one reading, filling `scores` (2×c) with the predictions made before."""
 
-    def _counted(self) -> None:
+    def _count_reading(self) -> None:
         """One more reading; see `Settings.evidence_max`."""
         self._readings += 1
         self._evidence = self.settings.forgetting * self._evidence + 1

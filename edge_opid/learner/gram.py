@@ -130,7 +130,7 @@ class GramLearner(OnePassLearner):
         if bad >= 0:
             raise beyond(values, bad, mine.limit)
         self._solved = None
-        self._counted()
+        self._count_reading()
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
         numpy_twin.absorb_gram(self._packed, X, decay)

@@ -133,7 +133,7 @@ class WoodburyLearner(OnePassLearner):
         if bad >= 0:
             raise beyond(values, bad, mine.limit)
         self._ridge *= mine.forgetting
-        self._counted()
+        self._count_reading()
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
         mine = self.settings

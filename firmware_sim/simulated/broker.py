@@ -128,7 +128,7 @@ class SimBroker:
             connection = self._where.get(client)
             if connection in self._at:
                 session = self._at[connection][1]
-                while (taken := session.next_message()) is not None:
+                while (taken := session.take_message()) is not None:
                     connection.down.send(_on_the_wire(*taken))
 
     # --- failures ---------------------------------------------------------------------------------
