@@ -92,7 +92,9 @@ class Classifier:
         self.sensors = tuple(sensors) if sensors else None
         self.knots, self.rho, self.forgetting = knots, rho, forgetting
         self.warmup, self.columns_max = warmup, columns_max
-        Settings(0, 1, 1, rho=rho, forgetting=forgetting)  # complain here, not at the first reading
+        Settings(
+            vanishing=0, surviving=1, classes=1, rho=rho, forgetting=forgetting
+        )  # complain here, not at the first reading
         WarmUp(["any"], warmup, knots)
         self.readings = 0
         """Labelled readings learned, including those of merged classifiers."""

@@ -91,7 +91,7 @@ MISTAKES = [
 
 def test_a_good_file_is_read():
     config = parse_config(GOOD, {}, Path("/etc/opid/node.toml"))
-    assert config.node.sensors[1] == SensorConfig("co2", "co2", knots=8)
+    assert config.node.sensors[1] == SensorConfig("co2", role="co2", knots=8)
     assert config.node.foreign[0].topic.sensors == {"temperature": "temp"}
     assert (config.broker.host, config.broker.port) == ("broker.local", 1884)
     assert config.broker.client_id == "opid-farm-n1"

@@ -29,7 +29,15 @@ USUAL = (
     Label("fresh", time_ms=7),
     Ack(3, 0),
     Example(NUMBER, 2, 7, {"temp": 1e30}, "stale"),
-    Prediction(NUMBER, 7, "fresh", {"fresh": 0.7, "stale": 0.3}, 4, 2, "own"),
+    Prediction(
+        instance=NUMBER,
+        time_ms=7,
+        label="fresh",
+        scores={"fresh": 0.7, "stale": 0.3},
+        model_version=4,
+        layout_version=2,
+        predictor="own",
+    ),
 )
 BY_KIND = {type(each).kind: type(each) for each in USUAL}
 MUTANTS = 6_000
@@ -133,6 +141,6 @@ def test_what_is_large_or_has_arrays_is_left_to_the_reader() -> None:
     assert len(large) > QUICK_BYTES_MAX
     assert quickly(large) is None
     assert len(decode(large, Reading).values) == 160
-    status = encode(Status(True, 1, 1, silent=("temp",)))
+    status = encode(Status(online=True, layout_version=1, model_version=1, silent=("temp",)))
     assert read_quickly(status, {"status": Status}) is None
     assert decode(status, Status).silent == ("temp",)

@@ -40,7 +40,15 @@ class OnePassLearner(ABC):
         kind = np.dtype(dtype).name
         self._begin(
             Settings(
-                vanishing, surviving, classes, lam, rho, forgetting, limit, evidence_max, kind
+                vanishing=vanishing,
+                surviving=surviving,
+                classes=classes,
+                lam=lam,
+                rho=rho,
+                forgetting=forgetting,
+                limit=limit,
+                evidence_max=evidence_max,
+                dtype=kind,
             ),
             native,
         )
@@ -212,13 +220,13 @@ class OnePassLearner(ABC):
         packed, moments = known.gram[upper(mine.width)], known.moments
         dtype = dtype or mine.dtype
         return Summary(
-            mine.vanishing,
-            mine.lam,
-            mine.rho,
-            known.readings,
-            known.evidence,
-            packed.astype(dtype),
-            moments.astype(dtype),
+            vanishing=mine.vanishing,
+            lam=mine.lam,
+            rho=mine.rho,
+            readings=known.readings,
+            evidence=known.evidence,
+            gram=packed.astype(dtype),
+            moments=moments.astype(dtype),
         )
 
     @classmethod

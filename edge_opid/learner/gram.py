@@ -79,11 +79,12 @@ class GramLearner(OnePassLearner):
                 self._solved = self._solve(self._statistics(), mine.vanishing, mine.lam, mine.rho)
             return self._solved[0].copy(), self._solved[1].copy()
         chosen = Settings(
-            self.vanishing if vanishing is None else len(vanishing),
-            self.settings.width - (self.vanishing if vanishing is None else len(vanishing)),
-            self.settings.classes,
-            self.settings.lam if lam is None else lam,
-            self.settings.rho if rho is None else rho,
+            vanishing=self.vanishing if vanishing is None else len(vanishing),
+            surviving=self.settings.width
+            - (self.vanishing if vanishing is None else len(vanishing)),
+            classes=self.settings.classes,
+            lam=self.settings.lam if lam is None else lam,
+            rho=self.settings.rho if rho is None else rho,
         )
         known = self._statistics()
         if vanishing is not None:

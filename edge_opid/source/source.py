@@ -445,7 +445,7 @@ def _check(name: str, value: Any, kinds: tuple[type, ...], high: float) -> None:
         raise SettingError(name, complaint)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SourceCounters:
     """What happened to the readings."""
 

@@ -78,7 +78,7 @@ class SpoolRecord(NamedTuple):
     end: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class SpoolSegment:
     """One file: its size so far and the highest number in it."""
 
@@ -223,7 +223,9 @@ class Spool:
             self._active = None
 
     def _scan(self, path: Path) -> None:
-        segment = SpoolSegment(path, os.open(path, os.O_RDONLY), path.stat().st_size)
+        segment = SpoolSegment(
+            path=path, handle=os.open(path, os.O_RDONLY), size=path.stat().st_size
+        )
         self._segments.append(segment)
         for found in _records(segment.handle):
             if found.kind == MARK:
@@ -374,7 +376,7 @@ class Spool:
         index = int(after.path.stem) + 1 if after else 1
         path = self._folder / f"{index:08d}{suffix}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        return SpoolSegment(path, os.open(path, flags, 0o600))
+        return SpoolSegment(path=path, handle=os.open(path, flags, 0o600))
 
     def _error(self, error: OSError) -> SpoolError:
         return SpoolError(

@@ -15,7 +15,7 @@ from edge_opid.link.queues import Outgoing
 from edge_opid.wire.topics import matches
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Session:
     """What the broker knows of one client id: filters, what waits, what is unacknowledged."""
 

@@ -154,7 +154,12 @@ class MemoryLink:
     def _connect(self) -> None:
         if not self._running or self.connected or not self._broker.up:
             return
-        fresh = Session(self._persistent, self._inflight_max, self._will, self._lose)
+        fresh = Session(
+            persistent=self._persistent,
+            inflight_max=self._inflight_max,
+            will=self._will,
+            on_lost=self._lose,
+        )
         self._session, present = self._broker.connect(self._client_id, fresh)
         self._order.begin_connection()
         self.counters.connections += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from struct import pack
 from typing import Annotated, ClassVar
@@ -37,6 +37,7 @@ class SensorDescription(Checked):
 
     kind: ClassVar[str] = "sensor"
     id: Id
+    _: KW_ONLY
     role: Id
     reference: Real
     scale: Positive
@@ -103,6 +104,7 @@ for sensor 'pm-9'
 
     kind: ClassVar[str] = "sensor-deployed"
     sensor: Id
+    _: KW_ONLY
     role: Id
     at_ms: Millis
     unit: Line | None = None
