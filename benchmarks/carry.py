@@ -62,7 +62,7 @@ def described(stream: Stream, sensors: list[int]) -> list[SensorDescription]:
     names = [f"s{i:03}" for i in sensors]
     return [
         SensorDescription(
-            name, role=name, reference=float(at[i]), scale=float(scale[i]) or 1.0, timeout_s=60.0
+            id=name, role=name, reference=float(at[i]), scale=float(scale[i]) or 1.0, timeout_s=60.0
         )
         for i, name in zip(sensors, names, strict=True)
     ]

@@ -34,7 +34,7 @@ NODES = ("n1", "n2")
 
 def introduce(ear, name) -> None:
     sensors = tuple(
-        SensorDescription(f"{r}-{name}", role=r, reference=0.0, scale=1.0, timeout_s=60.0)
+        SensorDescription(id=f"{r}-{name}", role=r, reference=0.0, scale=1.0, timeout_s=60.0)
         for r in ("pm", "no")
     )
     message = Introduction(

@@ -131,7 +131,7 @@ def test_a_status_with_absurd_versions_does_not_stop_the_gateway(version, layout
 
 def test_an_introduction_after_which_no_order_could_come_is_refused():
     fleet = small(asleep=("n1",))
-    sensor = SensorDescription("a", role="a", reference=0.0, scale=1.0, timeout_s=10.0)
+    sensor = SensorDescription(id="a", role="a", reference=0.0, scale=1.0, timeout_s=10.0)
     say(
         fleet,
         "n1",
@@ -158,8 +158,8 @@ def test_an_introduction_after_which_no_order_could_come_is_refused():
 def test_an_introduction_that_no_layout_could_hold_is_refused(role, gate, reason):
     fleet = small(asleep=("n1",))
     sensors = (
-        SensorDescription("a", role=role, reference=0.0, scale=1.0, timeout_s=10.0),
-        SensorDescription("b", role="b", reference=0, scale=1, timeout_s=10),
+        SensorDescription(id="a", role=role, reference=0.0, scale=1.0, timeout_s=10.0),
+        SensorDescription(id="b", role="b", reference=0, scale=1, timeout_s=10),
     )
     say(
         fleet,
@@ -292,7 +292,7 @@ def test_the_largest_order_there_is_fits_into_a_message():
     long = [f"{place:03}".ljust(LIMITS.id_chars_max, "x") for place in range(159)]
     made = [
         SensorDescription(
-            n, role=n, reference=0.1, scale=1.1, timeout_s=9.9, knots=(), unit="u" * 64
+            id=n, role=n, reference=0.1, scale=1.1, timeout_s=9.9, knots=(), unit="u" * 64
         )
         for n in long
     ]

@@ -249,7 +249,7 @@ def test_the_largest_order_with_a_kernel_does_not_fit(sensors, new):
 def _largest_order(roles: list[str], classes: tuple[str, ...], weights: Weights) -> Desired:
     top = LIMITS.integer_max
     sensors = tuple(
-        SensorDescription(i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
+        SensorDescription(id=i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
         for i in roles
     )
     return Desired(

@@ -85,7 +85,7 @@ def test_a_patient_forger_loses_a_sleeping_node_only_until_it_speaks():
 def test_whoever_introduces_a_node_first_does_not_own_it():
     """A forged first introduction half way to the highest number there is."""
     fleet = fleet_of_two(asleep=("n1",))
-    sensor = SensorDescription("pm-n1", role="pm", reference=0.0, scale=1.0, timeout_s=10.0)
+    sensor = SensorDescription(id="pm-n1", role="pm", reference=0.0, scale=1.0, timeout_s=10.0)
     forged = Introduction(
         version=2**40,
         layout_version=0,

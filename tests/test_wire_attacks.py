@@ -419,7 +419,7 @@ def test_a_layout_wider_than_promised() -> None:
         lambda: Label("a", instance=("attic", 1, 2)),
         lambda: Ack("1", 2),
         lambda: Matrix(1, 1, bytearray(4)),
-        lambda: SensorDescription("t", role="temp", reference=None, scale=1.0, timeout_s=1.0),
+        lambda: SensorDescription(id="t", role="temp", reference=None, scale=1.0, timeout_s=1.0),
     ],
 )
 def test_a_program_builds_nonsense(build: Any) -> None:
@@ -466,7 +466,7 @@ def test_the_largest_promised_messages_do_not_fit() -> None:
     gram, moment = bytes(4 * 160 * 161 // 2), bytes(4 * 160 * 16)
     top = LIMITS.integer_max
     sensors = tuple(
-        SensorDescription(i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
+        SensorDescription(id=i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
         for i in ids
     )
     desired = Desired(

@@ -116,7 +116,7 @@ def layouts(draw: st.DrawFn) -> dict[str, Any]:
     """Sensors, those that vanish, the gate and the classes."""
     sensors = tuple(
         SensorDescription(
-            name,
+            id=name,
             role=f"r{position}",
             reference=draw(numbers),
             scale=draw(positives),

@@ -43,9 +43,9 @@ KEY = SigningKey(bytes(range(32)))
 INSTANCE = InstanceId("attic", boot=3, seq=12)
 
 SENSORS = (
-    SensorDescription("t-1", role="temp", reference=20.0, scale=5.0, timeout_s=60.0, unit="°C"),
+    SensorDescription(id="t-1", role="temp", reference=20.0, scale=5.0, timeout_s=60.0, unit="°C"),
     SensorDescription(
-        "pm-2", role="pm25", reference=12.0, scale=4.5, timeout_s=60.0, knots=(-2.0, 0.0, 2.0)
+        id="pm-2", role="pm25", reference=12.0, scale=4.5, timeout_s=60.0, knots=(-2.0, 0.0, 2.0)
     ),
 )
 

@@ -89,7 +89,7 @@ class Node:
             warmup.add({name: row[name] for name in fresh})
         for sensor in warmup.layout().sensors:
             self.known[sensor.name] = SensorDescription(
-                sensor.name,
+                id=sensor.name,
                 role=sensor.name,
                 reference=sensor.reference,
                 scale=sensor.scale,

@@ -64,7 +64,7 @@ class Fleet:
         self.source = enter(connect(town.SITE, "n1", "box", folder / "spool", port=port))
         self.ear = enter(nodes.listening(port, f"opid/1/{town.SITE}/ghost/desired"))
         sensors = tuple(
-            SensorDescription(each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
+            SensorDescription(id=each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
             for each in ROLES
         )
         self._ghost(

@@ -291,7 +291,7 @@ class Chatter:
         knots = self.rng.choice(((), (), (-2.0, 0.0, 2.0)))
         role = self.rng.choice((name, name, f"role-{name}"))
         return SensorDescription(
-            name, role=role, reference=self._number(), scale=scale, timeout_s=20.0, knots=knots
+            id=name, role=role, reference=self._number(), scale=scale, timeout_s=20.0, knots=knots
         )
 
     def _weights(self, rows: int) -> Weights | None:

@@ -47,7 +47,7 @@ def node_of(names: list[str], wanted: int) -> Node:
         [KEY.verify_key],
     )
     described = tuple(
-        SensorDescription(name, role=name, reference=0.0, scale=1.0, timeout_s=60.0)
+        SensorDescription(id=name, role=name, reference=0.0, scale=1.0, timeout_s=60.0)
         for name in names
     )
     order = Desired(

@@ -98,7 +98,7 @@ class Crowd:
     def introduce(self) -> None:
         """Everybody says what they are."""
         described = tuple(
-            SensorDescription(each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
+            SensorDescription(id=each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
             for each in self.sensors
         )
         payload = encode(

@@ -208,7 +208,7 @@ def order(size: str) -> bytes:
     """A signed document: the same sensors as a new layout, and weights for them."""
     vanishing, surviving = names(size)
     described = tuple(
-        SensorDescription(n, role=n, reference=0.0, scale=1.0, timeout_s=60.0)
+        SensorDescription(id=n, role=n, reference=0.0, scale=1.0, timeout_s=60.0)
         for n in (*vanishing, *surviving)
     )
     W = [[0.0] * len(CLASSES)] * (len(described) + 1)

@@ -370,7 +370,7 @@ def described(config: NodeConfig) -> tuple[SensorDescription, ...]:
     """The configured sensors, whose references and scales are all given."""
     return tuple(
         SensorDescription(
-            s.id,
+            id=s.id,
             role=s.role,
             reference=s.reference or 0.0,
             scale=s.scale or 1.0,

@@ -61,7 +61,7 @@ class NodeWarmUp:
     def guessed(self) -> tuple[SensorDescription, ...]:
         """Sensors as they must do until the first estimate: not used for learning."""
         return tuple(
-            SensorDescription(s.id, role=s.role, reference=0.0, scale=1.0, timeout_s=s.timeout_s)
+            SensorDescription(id=s.id, role=s.role, reference=0.0, scale=1.0, timeout_s=s.timeout_s)
             for s in self._config.sensors
         )
 
@@ -76,7 +76,7 @@ class NodeWarmUp:
             knots = self._moved(guess.knots, guess.reference, guess.scale, reference, scale)
             found.append(
                 SensorDescription(
-                    sensor.id,
+                    id=sensor.id,
                     role=sensor.role,
                     reference=reference,
                     scale=scale,

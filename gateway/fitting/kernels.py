@@ -75,7 +75,7 @@ def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
     widths = Counter(role_of(column) for column in columns if column != BIAS)
     sensors = tuple(
         SensorDescription(
-            f"{place:0{LIMITS.id_chars_max}}",
+            id=f"{place:0{LIMITS.id_chars_max}}",
             role=role,
             reference=0.5,
             scale=0.5,

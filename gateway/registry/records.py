@@ -90,7 +90,7 @@ class SensorRecord:
         if self.reference is None or self.scale is None:
             raise ValueError(f"sensor {self.id!r} of {self.node!r} has not been measured yet")
         return SensorDescription(
-            self.id,
+            id=self.id,
             role=self.role,
             reference=self.reference,
             scale=self.scale,

@@ -39,7 +39,7 @@ def change(number=1, **fields):
 def layout(name="north", version=1, change=0):
     described = (
         SensorDescription(
-            "t1",
+            id="t1",
             role="temp",
             reference=0.1 + 0.2,
             scale=1 / 3,
@@ -48,7 +48,7 @@ def layout(name="north", version=1, change=0):
             unit="°C",
         ),
         SensorDescription(
-            "p1", role="pm25", reference=-7.25, scale=3.4028234663852886e38, timeout_s=0.5
+            id="p1", role="pm25", reference=-7.25, scale=3.4028234663852886e38, timeout_s=0.5
         ),
     )
     return LayoutRecord("street", name, version, described, ("pm25",), 0.25, change, LARGE)
