@@ -155,7 +155,8 @@ def test_what_others_know_of_the_newcomer_is_continued_too():
     fleet.pass_s(31)  # everybody has uploaded what it knows
     for name in late:
         fleet.event(
-            name, SensorDeployed(f"pm-{name}", "pm", fleet.now_ms, reference=0.0, scale=1.0)
+            name,
+            SensorDeployed(f"pm-{name}", role="pm", at_ms=fleet.now_ms, reference=0.0, scale=1.0),
         )
     fleet.pass_s(8)
     for _ in range(16):
@@ -183,7 +184,7 @@ def measuring(*names: str) -> FleetRig:
     fleet = FleetRig(names=names, policy=POLICY)
     fleet.pass_s(2)
     for name in names:
-        fleet.event(name, SensorDeployed(f"voc-{name}", "voc", fleet.now_ms))
+        fleet.event(name, SensorDeployed(f"voc-{name}", role="voc", at_ms=fleet.now_ms))
     fleet.pass_s(2)
     return fleet
 

@@ -251,18 +251,21 @@ def test_the_largest_order_with_a_kernel_fits_into_a_message(sensors, new):
 
 def _largest_order(roles: list[str], classes: tuple[str, ...], weights: Weights) -> Desired:
     top = LIMITS.integer_max
-    sensors = tuple(SensorDescription(i, i, 0.5, 0.5, 0.5, unit=classes[0]) for i in roles)
+    sensors = tuple(
+        SensorDescription(id=i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
+        for i in roles
+    )
     return Desired(
-        roles[0],
-        roles[0],
-        top,
-        top,
-        sensors,
-        tuple(roles),
-        8.0,
-        classes,
-        weights,
-        LIMITS.gather_max,
+        site=roles[0],
+        node=roles[0],
+        version=top,
+        layout_version=top,
+        sensors=sensors,
+        vanishing=tuple(roles),
+        gate=8.0,
+        classes=classes,
+        weights=weights,
+        gather=LIMITS.gather_max,
     )
 
 

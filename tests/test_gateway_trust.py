@@ -48,7 +48,9 @@ def change(fleet, names=NAMES):
     """Everybody gets a sensor for another one."""
     for name in names:
         fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "worn out"))
-        voc = SensorDeployed(f"voc-{name}", "voc", fleet.now_ms, reference=0.0, scale=1.0)
+        voc = SensorDeployed(
+            f"voc-{name}", role="voc", at_ms=fleet.now_ms, reference=0.0, scale=1.0
+        )
         fleet.event(name, voc)
 
 

@@ -17,7 +17,10 @@ KNOTS = (-8.0, -1.0, 0.5, 2.0, 8.0)
 
 
 def described(*names: str, knots: tuple[float, ...] = ()) -> list[SensorDescription]:
-    return [SensorDescription(name, name, 1.0, 2.0, 60.0, knots) for name in names]
+    return [
+        SensorDescription(id=name, role=name, reference=1.0, scale=2.0, timeout_s=60.0, knots=knots)
+        for name in names
+    ]
 
 
 def local_models(*names: str, knots: tuple[float, ...] = ()) -> LocalModels:

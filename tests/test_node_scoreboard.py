@@ -89,7 +89,7 @@ def test_a_perfect_predictor_gets_all_the_weight_and_divides_nothing_by_zero():
 
 def test_the_nodes_own_answer_follows_when_the_world_turns_over():
     """The sensor's meaning is reversed: the long memory is wrong for long, the blend is not."""
-    sensor = SensorDescription("a", "a", 0.0, 1.0, 60.0)
+    sensor = SensorDescription(id="a", role="a", reference=0.0, scale=1.0, timeout_s=60.0)
     local_models = LocalModels([sensor], (), 8.0, Learning(2, 1.0, 1.0, 1.0))
     rng, right = np.random.default_rng(1), {"own": 0, "long": 0}
     for place in range(1200):

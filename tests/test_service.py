@@ -13,9 +13,9 @@ from random import Random
 import pytest
 from support.store_life import SMALL, state_after
 
+from edge_opid import log
 from edge_opid.link import Will
 from edge_opid.node.actions import Append, Commit, Publish, Release
-from edge_opid.service import log
 from edge_opid.service.loop import NodeLoop, SteadyClock
 from edge_opid.service.notify import Systemd, read_status
 from edge_opid.store import Store
@@ -89,7 +89,13 @@ class FakeNode:  # its methods take what `Node`'s take
         return {"in/#": 1}
 
     def status(self, now_ms, online=True):
-        return Status(online, 1, 2, now_ms, {"readings": len(self.history)})
+        return Status(
+            online=online,
+            layout_version=1,
+            model_version=2,
+            time_ms=now_ms,
+            counts={"readings": len(self.history)},
+        )
 
     def _called(self, what):
         self.calls[what.split()[0]] += 1

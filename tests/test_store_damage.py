@@ -221,8 +221,14 @@ def test_later_segment_overrules_what_an_earlier_one_still_holds():
     """A commit that failed may lie at the end of one segment, and another life's in the next."""
     disk = TornDisk()
     made = {
-        SegmentHeader(1, 0, b"nonce  1", 512, 8192): {0: [b"a", b"b"], 2: [b"failed", b"failed"]},
-        SegmentHeader(2, 2, b"nonce  2", 512, 8192): {2: [b"c", b"d"], 4: [b"e"]},
+        SegmentHeader(number=1, first=0, nonce=b"nonce  1", page=512, size=8192): {
+            0: [b"a", b"b"],
+            2: [b"failed", b"failed"],
+        },
+        SegmentHeader(number=2, first=2, nonce=b"nonce  2", page=512, size=8192): {
+            2: [b"c", b"d"],
+            4: [b"e"],
+        },
     }
     for header, groups in made.items():
         segment, tail = Segment(header), header.page
@@ -259,7 +265,9 @@ def test_group_sent_inside_a_record_is_not_taken_for_a_group():
     """Whoever forges the bytes of a frame does not know the nonce of the segment."""
     disk = TornDisk()
     store, _ = Store.open(disk, SMALL)
-    header = SegmentHeader(1, 0, b"guessed!", SMALL.page_bytes, SMALL.segment_bytes)
+    header = SegmentHeader(
+        number=1, first=0, nonce=b"guessed!", page=SMALL.page_bytes, size=SMALL.segment_bytes
+    )
     forged = encode_frame(header, 2, [b"forged"])
     store.append(b"honest")
     store.commit()

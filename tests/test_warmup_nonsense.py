@@ -116,7 +116,7 @@ def test_a_new_sensor_is_measured_without_its_codes():
     """3 of the 50 values that the gateway measures a new sensor by are 65535."""
     fleet = FleetRig(names=("n1",))
     fleet.pass_s(2)
-    fleet.event("n1", SensorDeployed("voc-n1", "voc", fleet.now_ms))
+    fleet.event("n1", SensorDeployed("voc-n1", role="voc", at_ms=fleet.now_ms))
     fleet.pass_s(2)
     for place in range(60):
         fleet.read("n1", extra={"voc-n1": "voc"})

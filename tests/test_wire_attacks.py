@@ -421,12 +421,12 @@ def test_a_layout_wider_than_promised_is_refused() -> None:
         lambda: Reading(1, True, NOON_MS, {"t": 1.0}),
         lambda: Reading(1, 1, NOON_MS, {"t": np.float32(1.0)}),
         lambda: Reading(1, 1, NOON_MS, [("t", 1.0)]),
-        lambda: Status(1, 0, 0),
-        lambda: Status(True, 0, 0, degraded=["a list"]),
+        lambda: Status(online=1, layout_version=0, model_version=0),
+        lambda: Status(online=True, layout_version=0, model_version=0, degraded=["a list"]),
         lambda: Label("a", instance=("attic", 1, 2)),
         lambda: Ack("1", 2),
         lambda: Matrix(1, 1, bytearray(4)),
-        lambda: SensorDescription("t", "temp", None, 1.0, 1.0),
+        lambda: SensorDescription(id="t", role="temp", reference=None, scale=1.0, timeout_s=1.0),
     ],
     ids=[
         "bool as number",
@@ -462,7 +462,12 @@ def test_a_message_that_is_too_large_to_send_is_refused_with_both_sizes() -> Non
     names = tuple(f"{i:064}" for i in range(16))
     counts = {f"{i:032}": i for i in range(64)}
     status = Status(
-        True, 1, 1, counts=counts, accuracy={n[:32]: 0.5 for n in names}, degraded=names
+        online=True,
+        layout_version=1,
+        model_version=1,
+        counts=counts,
+        accuracy={n[:32]: 0.5 for n in names},
+        degraded=names,
     )
     assert len(encode(status)) < LIMITS.small_payload_bytes_max
     matrices = {f"M{i}": Matrix(64, 64, bytes(4 * 64 * 64)) for i in range(16)}
@@ -478,8 +483,20 @@ def test_the_largest_promised_messages_fit() -> None:
     classes = tuple(f"{i:064}" for i in range(16))
     gram, moment = bytes(4 * 160 * 161 // 2), bytes(4 * 160 * 16)
     top = LIMITS.integer_max
-    sensors = tuple(SensorDescription(i, i, 0.5, 0.5, 0.5, unit=classes[0]) for i in ids)
-    desired = Desired(ids[0], ids[1], top, top, sensors, ids[:80], 8.0, classes)
+    sensors = tuple(
+        SensorDescription(id=i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
+        for i in ids
+    )
+    desired = Desired(
+        site=ids[0],
+        node=ids[1],
+        version=top,
+        layout_version=top,
+        sensors=sensors,
+        vanishing=ids[:80],
+        gate=8.0,
+        classes=classes,
+    )
     model = {"W": Matrix(80, 16, bytes(5120)), "V": Matrix(96, 16, bytes(6144))}
     kernel = {"W_s": (160, 16), "new": (1, 159), "centre": (1, 175), "scale": (1, 175)}
     kernel |= {"support": (36, 175), "A": (72, 16), "bias": (1, 16), "kernel": (1, 2)}
@@ -487,16 +504,36 @@ def test_the_largest_promised_messages_fit() -> None:
     for message in (
         Reading(top, top, top, dict.fromkeys(ids, 0.5), classes[0]),
         Prediction(
-            EXAMPLES["prediction"].instance,  # type: ignore[attr-defined]
-            top,
-            classes[0],
-            dict.fromkeys(classes, 0.5),
-            top,
-            top,
+            instance=EXAMPLES["prediction"].instance,  # type: ignore[attr-defined]
+            time_ms=top,
+            label=classes[0],
+            scores=dict.fromkeys(classes, 0.5),
+            model_version=top,
+            layout_version=top,
         ),
         Example(InstanceId(ids[0], top, top), top, top, dict.fromkeys(ids, 0.5), classes[0]),
-        Introduction(top, top, sensors, ids, 8.0, classes, top),
-        SummaryMessage(top, 160, 16, ids, ids, 0.5, 0.5, top, 0.5, gram, moment),
+        Introduction(
+            version=top,
+            layout_version=top,
+            sensors=sensors,
+            vanishing=ids,
+            gate=8.0,
+            classes=classes,
+            window_ms=top,
+        ),
+        SummaryMessage(
+            layout_version=top,
+            width=160,
+            classes=16,
+            sensors=ids,
+            vanishing=ids,
+            lam=0.5,
+            rho=0.5,
+            readings=top,
+            evidence=0.5,
+            gram=gram,
+            moment=moment,
+        ),
         _with_matrices(desired, model),
         _with_matrices(desired, landmarks),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -67,7 +68,14 @@ name_tuples = st.lists(ids, max_size=4, unique=True).map(tuple)
 def predictions(draw: st.DrawFn) -> Prediction:
     found = draw(scores)
     best = max(found, key=found.__getitem__)
-    return Prediction(draw(instances), draw(counts), best, found, draw(counts), draw(counts))
+    return Prediction(
+        instance=draw(instances),
+        time_ms=draw(counts),
+        label=best,
+        scores=found,
+        model_version=draw(counts),
+        layout_version=draw(counts),
+    )
 
 
 @st.composite
@@ -88,31 +96,44 @@ def summaries(draw: st.DrawFn) -> SummaryMessage:
     moment = to_bytes(draw(st.lists(single, min_size=size, max_size=size)))
     sensors = draw(name_tuples)
     vanishing = tuple(each for each in sensors if draw(st.booleans()))
-    rest = (draw(positives), draw(positives), draw(counts), draw(positives))
-    return SummaryMessage(draw(counts), width, classes, sensors, vanishing, *rest, gram, moment)
-
-
-Described = tuple[tuple[SensorDescription, ...], tuple[str, ...], float, tuple[str, ...]]
+    return SummaryMessage(
+        layout_version=draw(counts),
+        width=width,
+        classes=classes,
+        sensors=sensors,
+        vanishing=vanishing,
+        lam=draw(positives),
+        rho=draw(positives),
+        readings=draw(counts),
+        evidence=draw(positives),
+        gram=gram,
+        moment=moment,
+    )
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Described:
+def layouts(draw: st.DrawFn) -> dict[str, Any]:
     """Sensors, those that vanish, the gate and the classes."""
     sensors = tuple(
         SensorDescription(
-            name,
-            f"r{position}",
-            draw(numbers),
-            draw(positives),
-            draw(positives),
-            draw(st.just(()) | knots),
-            draw(st.none() | lines),
+            id=name,
+            role=f"r{position}",
+            reference=draw(numbers),
+            scale=draw(positives),
+            timeout_s=draw(positives),
+            knots=draw(st.just(()) | knots),
+            unit=draw(st.none() | lines),
         )
         for position, name in enumerate(draw(st.lists(ids, min_size=1, max_size=4, unique=True)))
     )
     classes = tuple(draw(st.lists(lines, min_size=2, max_size=4, unique=True)))
     vanishing = tuple(each.id for each in sensors if draw(st.booleans()))
-    return sensors, vanishing, draw(positives), classes
+    return {
+        "sensors": sensors,
+        "vanishing": vanishing,
+        "gate": draw(positives),
+        "classes": classes,
+    }
 
 
 @st.composite
@@ -123,17 +144,22 @@ def desireds(draw: st.DrawFn) -> Desired:
     return Desired(
         draw(ids),
         draw(ids),
-        draw(ordinals),
-        draw(ordinals),
-        *draw(layouts()),
-        draw(st.none() | model),
-        draw(st.integers(0, 100_000)),
+        version=draw(ordinals),
+        layout_version=draw(ordinals),
+        **draw(layouts()),
+        weights=draw(st.none() | model),
+        gather=draw(st.integers(0, 100_000)),
     )
 
 
 @st.composite
 def introductions(draw: st.DrawFn) -> Introduction:
-    return Introduction(draw(counts), draw(counts), *draw(layouts()), draw(counts))
+    return Introduction(
+        version=draw(counts),
+        layout_version=draw(counts),
+        **draw(layouts()),
+        window_ms=draw(counts),
+    )
 
 
 valid_messages = st.one_of(
