@@ -502,7 +502,7 @@ def exported(opid, folder, *words):
 
 
 def test_both_ways_to_compute_an_exported_predictor_agree(opid, folder):
-    """Folded into W, and part by part in float64: apart by the rounding of W, no more."""
+    """ColumnWeights into W, and part by part in float64: apart by the rounding of W, no more."""
     before = dump(folder)
     with np.load(exported(opid, folder)) as saved:
         model = {name: saved[name] for name in saved.files}

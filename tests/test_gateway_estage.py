@@ -19,12 +19,12 @@ from gateway.estage import (
     Mixture,
     Opide,
     Survivors,
+    column_weights,
     compacted,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
     rounded,
     z_alone,
 )
@@ -133,7 +133,7 @@ def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
     model = fit_update(Xs @ W_s, Xa, y, 3, known, gamma=np.inf)
     both = np.linalg.solve(gram + Xs.T @ Xs + 0.5 * np.eye(9), moments + Xs.T @ one_hot(y, 3))
     seen = np.isin(np.arange(3), y)
-    assert np.allclose(fold(model, W_s).survivors[:, seen], both[:, seen], atol=1e-10)
+    assert np.allclose(column_weights(model, W_s).survivors[:, seen], both[:, seen], atol=1e-10)
     assert not model.V_a.any()
 
 
@@ -159,11 +159,13 @@ def test_an_update_loses_its_change_of_the_survivors_when_folded():
     W_s, gram, _, Xs, Xa, y = continued()
     model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
     assert np.abs(model.V_s).max() > 0
-    assert np.allclose(fold(model, W_s).scores(Xs, Xa), model.scores(Xs @ W_s, Xa, Xs), atol=1e-12)
+    assert np.allclose(
+        column_weights(model, W_s).scores(Xs, Xa), model.scores(Xs @ W_s, Xa, Xs), atol=1e-12
+    )
     with pytest.raises(MismatchError, match="needs the survivors"):
         model.scores(Xs @ W_s, Xa)
     with pytest.raises(MismatchError, match="must be"):
-        fold(model, W_s[:4])
+        column_weights(model, W_s[:4])
 
 
 def test_survivors_that_are_not_the_batchs_are_fitted():
@@ -194,7 +196,7 @@ def test_a_mixture_is_more_than_its_forms_added_up():
     ]
     model = path.mixed(mixture)
     assert np.allclose(model.scores(Z, Xa, Xs), sum(parts), atol=1e-9)
-    assert np.allclose(fold(model, W_s).scores(Xs, Xa), sum(parts), atol=1e-9)
+    assert np.allclose(column_weights(model, W_s).scores(Xs, Xa), sum(parts), atol=1e-9)
     assert model.details == {"z": 2.0, "update": 3.0, "opide": 0.75}
 
 
@@ -355,18 +357,18 @@ def test_the_folded_matrix_scores_differently():
     W_s = rng.normal(size=(9, 3))
     Xs = Z @ np.linalg.pinv(W_s)
     model = fit_opid(Xs @ W_s, Xa, y, 3)
-    small = fold(model, W_s)
+    small = column_weights(model, W_s)
     rows = np.column_stack([Xs, Xa, np.ones(len(y))])
     assert np.allclose(rows @ small.matrix(), model.scores(Xs @ W_s, Xa), atol=1e-12)
     with_constant = np.column_stack([Xs[:, :8], np.ones(len(y)), Xa])
-    inside = fold(model, W_s).matrix(bias_column=8)
+    inside = column_weights(model, W_s).matrix(bias_column=8)
     expected = small.scores(with_constant[:, :9], Xa)
     assert np.allclose(with_constant @ inside, expected, atol=1e-12)
 
 
 def test_float16_costs_more_than_it_says():
     Z, Xa, y = world(n=300)
-    matrix = fold(fit_opid(Z, Xa, y, 3), np.eye(3)).matrix()
+    matrix = column_weights(fit_opid(Z, Xa, y, 3), np.eye(3)).matrix()
     rows = np.column_stack([Z, Xa, np.ones(len(y))])
     half = rounded(matrix, rows, y)
     after = np.mean((rows @ half.matrix.astype(float)).argmax(1) == y)
@@ -380,6 +382,6 @@ def test_float16_costs_more_than_it_says():
 def test_a_kernel_is_folded_into_a_matrix():
     Z, Xa, y = world(n=20)
     with pytest.raises(MismatchError, match="kernel"):
-        fold(fit_kernel_opid(Z, Xa, y, 3), np.eye(3))
+        column_weights(fit_kernel_opid(Z, Xa, y, 3), np.eye(3))
     with pytest.raises(MismatchError, match="3 classes"):
-        fold(z_alone(3, 7), np.eye(2))
+        column_weights(z_alone(3, 7), np.eye(2))

@@ -19,12 +19,12 @@ from gateway.estage import (
     BatchError,
     Row,
     Survivors,
+    column_weights,
     fit_best,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
 )
 from gateway.estage.batch import standard_errors, stratified_folds
 from gateway.estage.selection import taken
@@ -278,7 +278,7 @@ def test_forty_labels_leave_a_plainly_useful_sensor_unused():
         known = Survivors.of(Xs[batch], gram, 1.0)
         given = Xs[batch] @ W_s, Xa[batch], y[batch], 2
         best = fit_best(*given, survivors=known, seed=seed, candidates=LINEAR)
-        right = np.mean(fold(best.model, W_s).scores(Xs, Xa)[test].argmax(1) == y[test])
+        right = np.mean(column_weights(best.model, W_s).scores(Xs, Xa)[test].argmax(1) == y[test])
         alone = np.mean((Xs @ W_s)[test].argmax(1) == y[test])
         assert 0.83 < alone < 0.87
         assert right > alone + 0.05

@@ -26,13 +26,13 @@ from gateway.estage import (
     LINEAR,
     Batch,
     Survivors,
+    column_weights,
     compacted,
     fit_best,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
     rounded,
 )
 
@@ -109,7 +109,7 @@ def sizes(made: Task) -> None:
     """What the small forms cost in accuracy, on the batch itself and on held-out folds of it."""
     best = fit_best(*made.batch, survivors=made.survivors, candidates=LINEAR)
     rows = np.column_stack([made.Xs, made.Xa, np.ones(N)])
-    half = rounded(fold(best.model, made.W_s).matrix(), rows, made.y)
+    half = rounded(column_weights(best.model, made.W_s).matrix(), rows, made.y)
     print(f"{best.chosen} in float16: {half.matrix.nbytes} bytes, accuracy {-half.loss:+.4f}")
     for count in (8, 32):
         small = compacted(fit_kernel_opid(*made.batch), Batch.of(*made.batch), count)

@@ -209,7 +209,7 @@ def order(size: str) -> bytes:
     vanishing, surviving = names(size)
     described = tuple(SensorDescription(n, n, 0.0, 1.0, 60.0) for n in (*vanishing, *surviving))
     W = [[0.0] * len(CLASSES)] * (len(described) + 1)
-    weights = Weights("folded", {"W": Matrix.of(W)})
+    weights = Weights("matrix", {"W": Matrix.of(W)})
     document = Desired(
         "farm", "n1", 1, 1, described, tuple(vanishing), 8.0, CLASSES, weights=weights
     )

@@ -19,11 +19,11 @@ from gateway.estage import (
     BestModel,
     LinearModel,
     Survivors,
+    column_weights,
     fit_best,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
 )
 from gateway.estage.opid import Penalty
 
@@ -60,11 +60,11 @@ class Draw:
 
     @cached_property
     def matrix(self) -> Floats:
-        """`fit_best` folded, from what a node's float32 learner has uploaded."""
+        """`fit_best` as one matrix, from what a node's float32 learner has uploaded."""
         single = self.world.single
         world = replace(self.world, W_s=single.W_s, gram=single.gram)
         best = replace(self, world=world).best
-        return fold(best.model, single.W_s).matrix()
+        return column_weights(best.model, single.W_s).matrix()
 
     def survivors(self) -> Survivors:
         """X^(s) of the batch, and how sure the C-stage is of its weights."""

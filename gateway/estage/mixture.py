@@ -6,7 +6,7 @@ chosen: their scores are added up,
 
     (1 − u − w)·t₀·Z + u·t₁·update + w·OPIDe
 
-which folds to one matrix. t₀ and t₁ take least-squares scores to log-odds, each by the smallest
+which is one matrix. t₀ and t₁ take least-squares scores to log-odds, each by the smallest
 held-out log-loss. (u, w) has the smallest log-loss *plus two standard errors* of its difference
 from Z alone: what is not sure to be better costs as much as it might be worse. With few labels that
 leaves Z; with more, the shares grow by themselves. Decision 15 has the figures.

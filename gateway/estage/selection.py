@@ -2,8 +2,8 @@
 
 1. The mixture (`estage.mixture`) gives each form the share that held-out instances surely speak
    for, and is one matrix. Where they speak for nothing, it is Z: the C-stage as it is.
-2. Kernels have no place in a mixture, since they do not fold. One is taken only if it is right on
-   held-out instances more often than the mixture, by more than 1.5 standard errors of the
+2. Kernels have no place in a mixture, since the sum would be no matrix. One is taken only if it is
+   right on held-out instances more often than the mixture, by more than 1.5 standard errors of the
    difference, instance by instance (copies of a row count as one).
 3. Held out means: neither fitted nor tuned nor mixed on that instance. Folds are repeated with
    other seeds.

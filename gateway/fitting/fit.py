@@ -45,8 +45,8 @@ from gateway.estage import (
     KernelModel,
     Row,
     Survivors,
+    column_weights,
     fit_best,
-    fold,
     rounded,
     z_alone,
 )
@@ -235,7 +235,7 @@ def _made_kernel(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) 
 
 
 def _made_matrix(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> Made:
-    """One matrix, and the parts it was folded from."""
+    """One matrix, and the parts it was made of."""
     W = _matrix(job, view)
     _check_weights(W, view)
     weights = W.astype(np.float32)
@@ -247,7 +247,7 @@ def _made_matrix(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) 
 def _matrix(job: FitJob, view: BatchView) -> Floats:
     """One row for each column of the change."""
     bias = view.survivors.index(BIAS)
-    rows = fold(view.best.model, view.W_s).matrix(bias_column=bias)
+    rows = column_weights(view.best.model, view.W_s).matrix(bias_column=bias)
     placed = dict(zip((*view.survivors, *view.new), rows, strict=True))
     return np.array([placed[column] for column in job.change.columns])
 
@@ -263,13 +263,13 @@ def _check_weights(W: Floats, view: BatchView) -> None:
 
 def _parts(view: BatchView, weights: NDArray[np.float32]) -> dict[str, bytes]:
     """[x_s W_s, x_a] [V_z; V_a] + bias, where W_s has all that the batch taught the survivors."""
-    folded = fold(view.best.model, view.W_s)
+    apart = column_weights(view.best.model, view.W_s)
     return {
         "W": to_bytes(weights),
-        "W_s": to_bytes(folded.survivors),
-        "V_z": to_bytes(np.eye(len(folded.bias))),
-        "V_a": to_bytes(folded.new),
-        "bias": to_bytes(folded.bias),
+        "W_s": to_bytes(apart.survivors),
+        "V_z": to_bytes(np.eye(len(apart.bias))),
+        "V_a": to_bytes(apart.new),
+        "bias": to_bytes(apart.bias),
     }
 
 

@@ -55,14 +55,14 @@ def to_tflite(
     return sealed(to_bytes(_two_layers(first, last, survivors, new, classes, weights)))
 
 
-def folded_to_tflite(
+def matrix_to_tflite(
     W: ArrayLike, columns: Sequence[str], classes: Sequence[str], *, weights: Weights = "float32"
 ) -> bytes:
-    """The predictor x W, all parts folded into one matrix (`fold`), as the bytes of a file.
+    """The predictor x W, all parts multiplied out (`column_weights`), as the bytes of a file.
 
     `columns` names the rows of W in the order of the layout, the constant column among them.
 
-    >>> data = folded_to_tflite([[1.0, -1.0], [0.5, 0.5]], ["temp", "bias"], ["fresh", "stale"])
+    >>> data = matrix_to_tflite([[1.0, -1.0], [0.5, 0.5]], ["temp", "bias"], ["fresh", "stale"])
     >>> data[4:8]
     b'TFL3'
     """
