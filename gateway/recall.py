@@ -37,15 +37,15 @@ def fit_job(store: FleetStore, gateway: Gateway, change_id: int, size: int) -> F
     keys = {(each.site, each.node, each.layout_version) for each in summaries}
     keys |= {(each.site, each.node, each.layout_version) for each in examples}
     return FitJob(
-        change,
-        size,
-        group.classes,
-        {layout.key: layout for layout in store.layouts(keys)},
-        summaries,
-        examples,
-        pushed_fit(store, change),
-        policy.lam,
-        policy.rho,
-        policy.weights,
-        policy.kernels,
+        change=change,
+        size=size,
+        classes=group.classes,
+        layouts={layout.key: layout for layout in store.layouts(keys)},
+        summaries=summaries,
+        examples=examples,
+        previous=pushed_fit(store, change),
+        lam=policy.lam,
+        rho=policy.rho,
+        weights=policy.weights,
+        kernels=policy.kernels,
     )

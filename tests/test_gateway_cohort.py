@@ -25,11 +25,34 @@ POLICY = Policy(settle_s=1, silence_s=600, summary_wait_s=5, first_batch=30, bat
 def job(examples: list[str], columns=("a", "b", "bias", "new")) -> FitJob:
     """A change with one instance of each of these nodes, in this order."""
     records = [
-        ExampleRecord(1, SITE, node, "box", 1, seq, 2, "calm", {}, seq)
+        ExampleRecord(
+            change=1,
+            site=SITE,
+            node=node,
+            source="box",
+            boot=1,
+            seq=seq,
+            layout_version=2,
+            label="calm",
+            values={},
+            place=seq,
+        )
         for seq, node in enumerate(examples)
     ]
-    change = ChangeRecord(1, "air", (), ("new",), columns, 0)
-    return FitJob(change, len(records), CLASSES, {}, [], records, None, lam=1.0, rho=1.0)
+    change = ChangeRecord(
+        id=1, group="air", retired=(), arrived=("new",), columns=columns, opened_ms=0
+    )
+    return FitJob(
+        change=change,
+        size=len(records),
+        classes=CLASSES,
+        layouts={},
+        summaries=[],
+        examples=records,
+        previous=None,
+        lam=1.0,
+        rho=1.0,
+    )
 
 
 # -- the batch -------------------------------------------------------------------------------------

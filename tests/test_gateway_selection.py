@@ -286,8 +286,11 @@ def test_forty_labels_leave_a_plainly_useful_sensor_unused():
 
 def test_a_kernel_is_taken_for_a_lead_of_one_instance():
     """One matrix may be behind by 1.5 standard errors, whichever it is."""
-    behind = [Row("z", 0.8, 0.06, 0.02, 0), Row("mixture", 0.83, 0.03, 0.02, 1)]
-    table = [*behind, Row("kernel", 0.86, 0.0, 0.0, 2)]
+    behind = [
+        Row(name="z", accuracy=0.8, behind=0.06, error=0.02, tier=0),
+        Row(name="mixture", accuracy=0.83, behind=0.03, error=0.02, tier=1),
+    ]
+    table = [*behind, Row(name="kernel", accuracy=0.86, behind=0.0, error=0.0, tier=2)]
     assert taken(table, learned=True)[0] == "mixture"
     assert "leads by 3.0 ± 2.0 points, not enough" in taken(table, learned=True)[1]
     assert taken(table, learned=False)[0] == "kernel"

@@ -91,7 +91,10 @@ def test_a_record_replaces_the_one_with_its_key_also_within_one_save(store):
         (some.node(status=bytearray(3)), "status cannot be stored: must be bytes, got bytearray"),
         (dataclasses.replace(some.hard_sensor(), state="ill"), "state cannot be stored: 'ill'"),
         (dataclasses.replace(some.fit(), table=({"a": np.float32(1)},)), "table cannot be stored"),
-        (CommandRecord(1, "street", "north", b"", 0), "a CommandRecord cannot be saved"),
+        (
+            CommandRecord(id=1, site="street", node="north", payload=b"", at_ms=0),
+            "a CommandRecord cannot be saved",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -181,7 +184,9 @@ def test_a_command_reaches_the_gateway_once_and_its_outcome_the_operator(store, 
     with FleetStore.open(database_url) as line:
         first = line.submit("street", "north", b"\0retire", 1_700_000_000_000)
         second = line.submit("street", "south", b"", 2)
-        expected = CommandRecord(first, "street", "north", b"\0retire", 1_700_000_000_000)
+        expected = CommandRecord(
+            id=first, site="street", node="north", payload=b"\0retire", at_ms=1_700_000_000_000
+        )
         assert store.commands() == [expected, line.command(second)]
         store.settle(first, "done")
         store.save([some.node(seen_ms=4)], {second: "no such sensor: 't9'"})

@@ -51,8 +51,9 @@ with FleetStore.open(sys.argv[1]) as store:
     store.claim()
     start = max((each.seen_ms for each in store.fleet().nodes), default=0) + 1
     for number in range(start, start + 100_000):
-        node = NodeRecord("street", "north", "air", 0.5, seen_ms=number)
-        store.save([node, OrderRecord("street", "north", number, 1, b"x" * 1000, number)])
+        node = NodeRecord(site="street", node="north", group="air", gate=0.5, seen_ms=number)
+        where = {"site": "street", "node": "north", "version": number, "layout_version": 1}
+        store.save([node, OrderRecord(**where, payload=b"x" * 1000, at_ms=number)])
         print(number, flush=True)
 """
 

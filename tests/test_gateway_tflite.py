@@ -19,7 +19,10 @@ from gateway.tflite.rounding import Layer, balanced, to_int8, without_constant
 NAMES = {"survivors": ["temp", "bias"], "new": ["co2"], "classes": ["fresh", "stale"]}
 W_S = np.array([[1.0, -1.0], [0.5, 0.25]])
 MODEL = LinearModel(
-    "given", np.array([[1.0, 0.5], [0.0, 2.0]]), np.array([[-3.0, 3.0]]), np.ones(2)
+    name="given",
+    V_z=np.array([[1.0, 0.5], [0.0, 2.0]]),
+    V_a=np.array([[-3.0, 3.0]]),
+    bias=np.ones(2),
 )
 
 
@@ -83,7 +86,10 @@ def test_weights_lie_where_runtimes_may_read_them_in_place():
         (lambda: layers(W_S * np.nan), "must be finite and within ±1e.30, got nan: fit it again"),
         (lambda: one_matrix(W_S * 1e31), "W must be finite and within ±1e.30, got 1e.31"),
         (lambda: one_matrix(W_S * np.inf), "W must be finite and within ±1e.30, got inf"),
-        (lambda: one_matrix(columns=["te\nmp", "bias"]), r"a line break separates .* got 'te\\nmp'"),
+        (
+            lambda: one_matrix(columns=["te\nmp", "bias"]),
+            r"a line break separates .* got 'te\\nmp'",
+        ),
         (lambda: one_matrix(columns=["te\0mp", "bias"]), "columns must be printable lines"),
         (lambda: one_matrix(classes=["fresh", ""]), "classes must be printable lines"),
         (lambda: one_matrix(columns=["temp", "temp"]), "columns must differ .* got 'temp' twice"),
@@ -103,7 +109,7 @@ def test_what_cannot_be_a_predictor_becomes_no_file(made, sentence):
 
 
 def test_a_bias_of_the_wrong_length_is_named():
-    crooked = LinearModel("given", MODEL.V_z, MODEL.V_a, np.ones(3))
+    crooked = LinearModel(name="given", V_z=MODEL.V_z, V_a=MODEL.V_a, bias=np.ones(3))
     with pytest.raises(ExportError, match="the bias must be 1×2, as the names are, got 1×3"):
         layers(model=crooked)
 

@@ -91,7 +91,7 @@ def test_each_environment_runs_its_own_runtime(said):
 def test_a_node_serves_the_file_until_a_sensor_falls_silent(tmp_path, extra, form):
     """One life with a file and one without: other predictions, the same state to the bit."""
     V_a, bias = np.array([[-2.0, 1.0]]), np.array([0.25, 0.0])
-    model = LinearModel("given", np.eye(2), V_a, bias)
+    model = LinearModel(name="given", V_z=np.eye(2), V_a=V_a, bias=bias)
     names = {"survivors": ["temp", "bias"], "new": ["co2"], "classes": CLASSES}
     data = to_tflite([[1.0, -1.0], [0.5, 0.0]], model, **names)
     if form == "matrix":

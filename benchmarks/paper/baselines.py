@@ -32,7 +32,9 @@ class _RawLogistic:
             rows = np.delete(every, out)
             V, bias = one_vs_rest(batch.Xa[rows], batch.y[rows], c, COSTS)
             V_z = np.zeros((len(COSTS), c, c))
-            found.append(LinearPath(self.name, V_z, V, bias, {"cost": COSTS}))
+            found.append(
+                LinearPath(name=self.name, V_z=V_z, V_a=V, bias=bias, settings={"cost": COSTS})
+            )
         return found
 
     def choose(self, scores: Floats, batch: Batch) -> Floats:

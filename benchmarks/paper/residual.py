@@ -49,7 +49,9 @@ class Residual(Single):
         for weights, rows in zip(V, held, strict=True):
             V_z, V_a, bias = weights[:, :c], weights[:, c:-1], weights[:, -1]
             keep_unseen(V_z, V_a, bias, seen_classes(batch, np.delete(np.arange(batch.n), rows)))
-            found.append(LinearPath(self.name, V_z, V_a, bias, {"gamma": gamma}))
+            found.append(
+                LinearPath(name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={"gamma": gamma})
+            )
         return found
 
 

@@ -139,7 +139,9 @@ class MemoryRecords(FleetStore):
     def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
         """As `FleetStore`."""
         number = len(self._commands) + 1
-        self._commands[number] = CommandRecord(number, site, node, payload, at_ms)
+        self._commands[number] = CommandRecord(
+            id=number, site=site, node=node, payload=payload, at_ms=at_ms
+        )
         return number
 
     def commands(self) -> list[CommandRecord]:

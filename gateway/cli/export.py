@@ -121,7 +121,7 @@ def _tflite(predictor: ExportedPredictor, weights: Weights) -> bytes:
             "--format npz, or fit without kernels (gateway.kernels = false)"
         )
     exact = {name: part.astype(float) for name, part in predictor.parts.items()}
-    model = LinearModel("exported", exact["V_z"], exact["V_a"], exact["bias"])
+    model = LinearModel(name="exported", V_z=exact["V_z"], V_a=exact["V_a"], bias=exact["bias"])
     names = predictor.names
     return to_tflite(
         exact["W_s"],

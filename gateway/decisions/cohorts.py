@@ -84,7 +84,14 @@ def _change_for(
         if same and change.state == ChangeState.GATHERING:
             return change
     gone = {sensor.role for sensor in before.sensors} - {sensor.role for sensor in after.sensors}
-    change = ChangeRecord(fleet.next_change, group, tuple(sorted(gone)), arrived, columns, now_ms)
+    change = ChangeRecord(
+        id=fleet.next_change,
+        group=group,
+        retired=tuple(sorted(gone)),
+        arrived=arrived,
+        columns=columns,
+        opened_ms=now_ms,
+    )
     fleet.put(change)
     return change
 

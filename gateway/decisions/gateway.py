@@ -236,7 +236,15 @@ class Gateway:
     ) -> list[Action]:
         check_summarised(self.fleet, key, message.layout_version, message.readings, now_ms)
         self.counts["summaries"] += 1
-        self.fleet.put(SummaryRecord(*key, message.layout_version, payload, now_ms))
+        self.fleet.put(
+            SummaryRecord(
+                site=key[0],
+                node=key[1],
+                layout_version=message.layout_version,
+                payload=payload,
+                at_ms=now_ms,
+            )
+        )
         return []
 
     def _example(self, key: NodeKey, example: Example, *_: object) -> list[Action]:

@@ -44,7 +44,7 @@ class AsItIs(Single):
         """The same for each training part."""
         c = batch.classes
         V_z, V_a, bias = np.eye(c)[None], np.zeros((1, batch.new, c)), np.zeros((1, c))
-        return [LinearPath(self.name, V_z, V_a, bias, {}) for _ in held]
+        return [LinearPath(name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={}) for _ in held]
 
 
 Form = AsItIs | Update | Opide
@@ -119,12 +119,12 @@ def joined(name: str, parts: Sequence[LinearPath]) -> LinearPath:
     counts = [len(part.bias) for part in parts]
     own = {p.name: np.repeat(one_of(len(parts), k), counts) for k, p in enumerate(parts)}
     return LinearPath(
-        name,
-        np.concatenate([part.V_z for part in parts]),
-        np.concatenate([part.V_a for part in parts]),
-        np.concatenate([part.bias for part in parts]),
-        own,
-        survivors_part(parts),
+        name=name,
+        V_z=np.concatenate([part.V_z for part in parts]),
+        V_a=np.concatenate([part.V_a for part in parts]),
+        bias=np.concatenate([part.bias for part in parts]),
+        settings=own,
+        V_s=survivors_part(parts),
     )
 
 

@@ -191,7 +191,11 @@ class Opid(Single):
             seen = seen_classes(batch, np.delete(every, rows))
             keep_unseen(best.u[f], V_a[f], bias[f], seen)
             settings = {"gamma": gamma, "w1": w1[f]}
-            found.append(LinearPath(self.name, best.u[f], V_a[f], bias[f], settings))
+            found.append(
+                LinearPath(
+                    name=self.name, V_z=best.u[f], V_a=V_a[f], bias=bias[f], settings=settings
+                )
+            )
         return found
 
     def _gamma(self, batch: Batch, p2: float) -> Floats:

@@ -44,7 +44,7 @@ LABELLED_MIN = 6
 """Fewer different instances than this cannot teach anything."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One line of the table of candidates."""
 
@@ -207,11 +207,11 @@ def tabulate(right: dict[str, Floats], batch: Batch) -> tuple[Row, ...]:
     leader = max(right, key=lambda name: (right[name].mean(), -TIERS[name]))
     rows = [
         Row(
-            name,
-            float(hits.mean()),
-            float(np.mean(right[leader] - hits)),
-            float(standard_errors(right[leader] - hits, batch)),
-            TIERS[name],
+            name=name,
+            accuracy=float(hits.mean()),
+            behind=float(np.mean(right[leader] - hits)),
+            error=float(standard_errors(right[leader] - hits, batch)),
+            tier=TIERS[name],
         )
         for name, hits in right.items()
     ]

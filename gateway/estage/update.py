@@ -73,7 +73,11 @@ class Update(Single):
             seen = seen_classes(batch, np.delete(np.arange(batch.n), rows))
             keep_unseen(V_z, V_a, bias, seen)
             keep_unseen(V_z, V_s, bias, seen)
-            found.append(LinearPath(self.name, V_z, V_a, bias, {"gamma": gamma}, V_s))
+            found.append(
+                LinearPath(
+                    name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={"gamma": gamma}, V_s=V_s
+                )
+            )
         return found
 
 

@@ -69,7 +69,7 @@ GROUP_READINGS_PER_COLUMN = 10
 """Statistics of fewer readings than this a column are no knowledge of the newcomers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchView:
     """Which columns' weights come from statistics, and what the E-stage made of the rest."""
 
@@ -107,21 +107,21 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     make = _made_kernel if view.best.chosen == COMPACT else _made_matrix
     made = make(job, view, X, y)
     return FitRecord(
-        job.change.id,
-        size,
-        now_ms,
-        view.best.chosen,
-        _why(view),
-        _worth_pushing(job, view, X, y),
-        tuple(asdict(row) for row in made.table),
-        view.pool.nodes,
-        {**group.refused, **view.pool.refused},
-        view.pool.known.readings,
-        made.rounding_loss,
-        made.parts,
-        view.survivors,
-        view.new,
-        made.compact_loss,
+        change=job.change.id,
+        size=size,
+        at_ms=now_ms,
+        chosen=view.best.chosen,
+        why=_why(view),
+        pushed=_worth_pushing(job, view, X, y),
+        table=tuple(asdict(row) for row in made.table),
+        pooled=view.pool.nodes,
+        refused={**group.refused, **view.pool.refused},
+        readings=view.pool.known.readings,
+        rounding_loss=made.rounding_loss,
+        parts=made.parts,
+        survivors=view.survivors,
+        new=view.new,
+        compact_loss=made.compact_loss,
     )
 
 
@@ -197,7 +197,7 @@ def _view(
             candidates=LINEAR,
             nodes=nodes,
         )
-    return BatchView(tuple(survivors), new, found, W_s, task, best)
+    return BatchView(survivors=tuple(survivors), new=new, pool=found, W_s=W_s, task=task, best=best)
 
 
 def _continued(
@@ -214,7 +214,7 @@ def _continued(
         return None
     W, best = continued(job, found, X, y)
     task = Batch.of(X @ W, X[:, :0], y, len(job.classes))
-    return BatchView(job.change.columns, (), found, W, task, best)
+    return BatchView(survivors=job.change.columns, new=(), pool=found, W_s=W, task=task, best=best)
 
 
 def _names(job: FitJob, survivors: Sequence[str], new: Sequence[str]) -> Names:

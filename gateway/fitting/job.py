@@ -23,7 +23,7 @@ from gateway.registry.columns import column_names, layout_in, role_of
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitJob:
     """All that a fit depends on."""
 

@@ -138,7 +138,13 @@ def exact_row(best: BestModel, batch: Batch, seed: int) -> Row:
     hits = hits_on(KernelOpid(), batch, seed)
     behind = best.hits - hits
     error = float(standard_errors(behind, batch))
-    return Row("kernel", float(hits.mean()), float(behind.mean()), error, KERNEL_TIER)
+    return Row(
+        name="kernel",
+        accuracy=float(hits.mean()),
+        behind=float(behind.mean()),
+        error=error,
+        tier=KERNEL_TIER,
+    )
 
 
 def rounding_loss(

@@ -25,8 +25,18 @@ def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_m
     if key in fleet.nodes:
         _heard_again(fleet, key, message, now_ms)
         return False
-    versions = message.version, message.layout_version
-    fleet.put(NodeRecord(*key, group.id, message.gate, True, now_ms, *versions))
+    fleet.put(
+        NodeRecord(
+            site=key[0],
+            node=key[1],
+            group=group.id,
+            gate=message.gate,
+            online=True,
+            seen_ms=now_ms,
+            reported_version=message.version,
+            reported_layout=message.layout_version,
+        )
+    )
     for sensor in message.sensors:
         fleet.put(_brought_along(key, sensor, now_ms))
     own = _own_layout(key, message, now_ms)
@@ -83,21 +93,30 @@ def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int)
 
 
 def _own_layout(key: NodeKey, message: Introduction, now_ms: int) -> LayoutRecord:
-    version, sensors, vanishing = message.layout_version, message.sensors, message.vanishing
-    return LayoutRecord(*key, version, sensors, vanishing, message.gate, change=0, at_ms=now_ms)
+    return LayoutRecord(
+        site=key[0],
+        node=key[1],
+        version=message.layout_version,
+        sensors=message.sensors,
+        vanishing=message.vanishing,
+        gate=message.gate,
+        change=0,
+        at_ms=now_ms,
+    )
 
 
 def _brought_along(key: NodeKey, sensor: SensorDescription, now_ms: int) -> SensorRecord:
     return SensorRecord(
-        *key,
-        sensor.id,
-        sensor.role,
-        step(SensorState.UNKNOWN, SensorEvent.DEPLOYED),
-        now_ms,
-        sensor.timeout_s,
-        sensor.reference,
-        sensor.scale,
-        sensor.knots,
-        sensor.unit,
+        site=key[0],
+        node=key[1],
+        id=sensor.id,
+        role=sensor.role,
+        state=step(SensorState.UNKNOWN, SensorEvent.DEPLOYED),
+        since_ms=now_ms,
+        timeout_s=sensor.timeout_s,
+        reference=sensor.reference,
+        scale=sensor.scale,
+        knots=sensor.knots,
+        unit=sensor.unit,
         reason="introduced by its node",
     )

@@ -174,20 +174,21 @@ def _announced(
 ) -> SensorRecord:
     timeout = event.timeout_s or (old.timeout_s if old else TIMEOUT_S)
     return SensorRecord(
-        *key,
-        event.sensor,
-        event.role,
-        SensorState.UNKNOWN,
-        now_ms,
-        timeout,
-        event.reference if event.scale is not None else None,
-        event.scale if event.reference is not None else None,
-        event.knots or (old.knots if old else ()),
-        event.unit or (old.unit if old else None),
-        event.end_of_life_ms,
-        event.replaces,
-        "deployed",
-        min(event.at_ms, now_ms + AHEAD_MS),
+        site=key[0],
+        node=key[1],
+        id=event.sensor,
+        role=event.role,
+        state=SensorState.UNKNOWN,
+        since_ms=now_ms,
+        timeout_s=timeout,
+        reference=event.reference if event.scale is not None else None,
+        scale=event.scale if event.reference is not None else None,
+        knots=event.knots or (old.knots if old else ()),
+        unit=event.unit or (old.unit if old else None),
+        end_of_life_ms=event.end_of_life_ms,
+        replaces=event.replaces,
+        reason="deployed",
+        told_ms=min(event.at_ms, now_ms + AHEAD_MS),
     )
 
 

@@ -55,7 +55,7 @@ class Fleet:
     """Every record by its key. `put` is the only way to change one.
 
     >>> fleet = Fleet([Group("air", "street", ("fresh", "stale"), ("north",))])
-    >>> fleet.put(NodeRecord("street", "north", "air", gate=8.0))
+    >>> fleet.put(NodeRecord(site="street", node="north", group="air", gate=8.0))
     >>> [record.node for record in fleet.take_unsaved()], fleet.take_unsaved()
     (['north'], [])
     """
@@ -182,7 +182,9 @@ class Fleet:
         """Remember what was not believed; a flood of the same is written now and then only."""
         before = self.doubts.get((*key, kind))
         count = before.count + 1 if before else 1
-        record = DoubtRecord(*key, kind, sentence, count, now_ms)
+        record = DoubtRecord(
+            site=key[0], node=key[1], kind=kind, sentence=sentence, count=count, at_ms=now_ms
+        )
         if before is None or not before.sentence or worth_a_line(count):
             self.put(record)
         else:

@@ -31,7 +31,7 @@ NodeKey = tuple[str, str]
 """Site and node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
     """A node, and what it last said of itself."""
 
@@ -56,7 +56,7 @@ class NodeRecord:
         return self.site, self.node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SensorRecord:
     """A sensor of a node. Reference and scale are None as long as it is being measured."""
 
@@ -94,7 +94,7 @@ class SensorRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutRecord:
     """A layout that a node has, or is told to take. `change` is 0 where it brought its own."""
 
@@ -114,7 +114,7 @@ class LayoutRecord:
         return self.site, self.node, self.version
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderRecord:
     """The `desired` in force for a node: signed once, published until it is reported."""
 
@@ -134,7 +134,7 @@ class OrderRecord:
         return self.site, self.node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRecord:
     """A node's statistics for one layout, as the wire brought them."""
 
@@ -155,7 +155,7 @@ class ChangeState(StrEnum):
     """The batch is full, its time is over, or every node has moved on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRecord:
     """A cohort: nodes of one group on their way to the same columns, from the same survivors."""
 
@@ -177,7 +177,7 @@ class ChangeRecord:
     closed_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
     """A labelled instance of a change's batch: raw values by sensor id."""
 
@@ -200,7 +200,7 @@ class ExampleRecord:
         return self.site, self.node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitRecord:
     """One fit of a change: what the candidates scored, which was chosen, why, and its weights."""
 
@@ -238,7 +238,7 @@ class FitRecord:
         return "kernel" in self.parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtRecord:
     """What was said and is not believed, for whoever looks: the last time, and how often."""
 

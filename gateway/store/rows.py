@@ -36,9 +36,9 @@ class Form(NamedTuple):
 def row_of(record: Any) -> dict[str, Any]:
     """The row of a record, or a `RecordError` that names the column at fault.
 
-    >>> from gateway.registry import OrderRecord
-    >>> row_of(OrderRecord("street", "north", 7, 2, b"signed", 1_700_000_000_000))["version"]
-    7
+    >>> from gateway.registry import NodeRecord
+    >>> row_of(NodeRecord(site="street", node="north", group="air", gate=8.0))["group"]
+    'air'
     """
     row = {}
     for name, form in forms_of(type(record)).items():

@@ -50,7 +50,7 @@ class FleetStore:
     >>> from gateway.registry import NodeRecord
     >>> with FleetStore.open("sqlite://") as store:  # in memory: a file is sqlite:///gateway.sqlite
     ...     store.claim()
-    ...     store.save([NodeRecord("street", "north", group="air", gate=0.5)])
+    ...     store.save([NodeRecord(site="street", node="north", group="air", gate=0.5)])
     ...     store.fleet().nodes[0].group, store.fleet().next_change
     ('air', 1)
     """
@@ -210,7 +210,9 @@ class FleetStore:
     def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
         """Leave a command for the running gateway; returns the id to ask `command` for."""
         with self._database.writing("submitting a command") as connection:
-            return commands.submit(connection, CommandRecord(0, site, node, payload, at_ms))
+            return commands.submit(
+                connection, CommandRecord(id=0, site=site, node=node, payload=payload, at_ms=at_ms)
+            )
 
     def commands(self) -> list[CommandRecord]:
         """The open commands, by id."""

@@ -44,7 +44,7 @@ class Kernel:
         return np.asarray(np.exp(-np.maximum(apart, 0) / (2 * width * self.size**2)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelModel:
     """k(z, S_z) A_s + k(z̄, S) A_b + bias, over support rows S: all of the batch, or landmarks."""
 
@@ -142,7 +142,15 @@ def standardised(batch: Batch, kernel: Kernel) -> KernelModel:
     centre, spread = batch.columns.mean(0), batch.columns.std(0)
     scale = np.where(spread > 1e-9 * (1 + np.abs(centre)), spread, 1.0)
     rows, nothing = (batch.columns - centre) / scale, np.zeros_like(batch.Y)
-    return KernelModel(kernel, centre, scale, rows, nothing, nothing, np.zeros(batch.classes))
+    return KernelModel(
+        kernel=kernel,
+        centre=centre,
+        scale=scale,
+        support=rows,
+        A_s=nothing,
+        A_b=nothing,
+        bias=np.zeros(batch.classes),
+    )
 
 
 def kernel_pair(kernel: Kernel, rows: Floats, c: int) -> tuple[Floats, Floats]:
@@ -162,7 +170,14 @@ def dual_model(
     details = {"gamma": float(gamma), "w1": float(w1), "rbf": float(kernel.kind == "rbf")}
     on_Z, on_both = alpha * w1 / (gamma * p[0]), alpha * (1 - w1) / (gamma * p[1])
     return KernelModel(
-        kernel, frame.centre, frame.scale, frame.support, on_Z, on_both, frame.bias, details
+        kernel=kernel,
+        centre=frame.centre,
+        scale=frame.scale,
+        support=frame.support,
+        A_s=on_Z,
+        A_b=on_both,
+        bias=frame.bias,
+        details=details,
     )
 
 
