@@ -24,10 +24,11 @@ $(VENV)/.installed: pyproject.toml constraints/newest.txt edge_opid/native/_comp
 	PYTHON=$(PYTHON) sh .ci/install $(VENV)
 	touch $@
 
-lint: setup  ## ruff and mypy (strict)
+lint: setup  ## ruff, mypy (strict), and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 test: lint  ## linters, types, doctests, README snippets and the whole suite
 	$(BIN)/python -m pytest -n auto --dist worksteal

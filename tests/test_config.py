@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_opid.config.node import ForeignConfig, NodeConfig, NodeConfigError, SensorConfig
-from edge_opid.config.service import LISTS, SECTIONS, ConfigError, _kinds, load_config, parse_config
+from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
+from edge_opid.config.service import LISTS, SECTIONS, _kinds, load_config, parse_config
+from edge_opid.errors import ConfigError, SettingError
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "node.example.toml"
 GOOD = """\
@@ -80,7 +81,7 @@ MISTAKES = [
     ('id = "co2"', 'id = "co2"\ntimeout_s = 0', "line 15: sensors[1].timeout_s must be above 0"),
     ("knots = 8", "knots = 33", "line 15: sensors[1].knots must be a whole number from 1 to 32"),
     ('"zigbee2mqtt/attic"', '"opid/#"', "line 17: foreign[0].filter must not reach opid/1/"),
-    ('"zigbee2mqtt/attic"', '"a/#/b"', "line 17: foreign[0].filter cannot be: subscription"),
+    ('"zigbee2mqtt/attic"', '"a/#/b"', "line 17: foreign[0].filter cannot be: filter"),
     ('source = "attic"', 'source = "{1}"', "line 18: foreign[0].source cannot be: source '{1}'"),
     ('= "temp" }', '= "tmp" }', "line 19: foreign[0].fields names no sensor 'tmp'"),
     ("temperature =", '"a..b" =', "line 19: foreign[0].fields cannot be: field path"),
@@ -203,14 +204,14 @@ def test_no_more_columns_than_the_wire_promises():
     many = [SensorConfig(f"s{i}", knots=32) for i in range(4)]
     fits = (*many, SensorConfig("t", knots=31))
     assert NodeConfig(site="s", node="n", classes=("a", "b"), sensors=fits).columns == 160
-    with pytest.raises(NodeConfigError, match="at most 160 columns, the bias included, got 161"):
+    with pytest.raises(SettingError, match="at most 160 columns, the bias included, got 161"):
         NodeConfig(
             site="s", node="n", classes=("a", "b"), sensors=(*many, SensorConfig("t", knots=32))
         )
 
 
 def test_a_node_needs_a_sensor():
-    with pytest.raises(NodeConfigError, match="sensors must be 1 to 160, got 0"):
+    with pytest.raises(SettingError, match="sensors must be 1 to 160, got 0"):
         NodeConfig(site="s", node="n", classes=("a", "b"), sensors=())
 
 

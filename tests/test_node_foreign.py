@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_opid.node.foreign import ForeignTopic, parse
 from edge_opid.wire import LIMITS, WireError, check_id
+from edge_opid.wire.foreign import ForeignTopic, parse
 
 PLAIN = ForeignTopic("stat/pump/POWER", "pump", "pump")
 CLIMATE = ForeignTopic(

@@ -8,7 +8,7 @@ from support.rig import CLASSES, Rig, config, desired
 from test_node_life import live
 
 from edge_opid import WoodburyLearner
-from edge_opid.config.node import NodeConfigError
+from edge_opid.errors import SettingError
 from edge_opid.learner import settings
 from edge_opid.native.rescue import NumbersError, definite_root, solved, watch
 
@@ -86,7 +86,7 @@ def test_a_matrix_that_rounding_spoiled_gives_another_root():
 )
 def test_what_float32_cannot_work_with_is_taken(change):
     """The sentence has the values and what to do; what the defaults are is far from it."""
-    with pytest.raises(NodeConfigError, match="give every sensor a scale, or raise rho") as caught:
+    with pytest.raises(SettingError, match="give every sensor a scale, or raise rho") as caught:
         config(**change)
     assert str(caught.value).startswith("node.gate with rho ")
     config(rho=1e-3)

@@ -13,11 +13,11 @@ from support.node_process import NodeProcess, listening, wait_until
 from support.rig import CLASSES, KEY, TOPICS, Rig, config, desired
 from test_service import World
 
+from edge_opid import log
 from edge_opid.config.node import ForeignConfig
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.node.node import Node
-from edge_opid.service import log
 from edge_opid.service.notify import Systemd
 from edge_opid.service.wiring import open_service
 from edge_opid.testing.memory_broker import Outgoing

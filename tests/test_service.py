@@ -13,9 +13,9 @@ from random import Random
 import pytest
 from support.store_life import SMALL, state_after
 
+from edge_opid import log
 from edge_opid.link import Will
 from edge_opid.node.actions import Append, Commit, Publish, Release
-from edge_opid.service import log
 from edge_opid.service.loop import RETRY_MS, NodeLoop, SteadyClock
 from edge_opid.service.notify import Systemd, read_status
 from edge_opid.store import Store

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_opid.config.schema import ConfigError
+from edge_opid.errors import ConfigError
 from firmware_sim.__main__ import main
 from firmware_sim.chaos.faults import CARDS
 from firmware_sim.scenario.report import Report

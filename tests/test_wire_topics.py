@@ -89,7 +89,7 @@ def test_a_text_that_is_no_topic(text: str) -> None:
 @pytest.mark.parametrize("text", NO_FILTERS)
 def test_a_filter_the_broker_would_refuse(text: str) -> None:
     """Better here than as a silent failure to subscribe."""
-    with pytest.raises(WireError, match="not an MQTT filter"):
+    with pytest.raises(WireError, match="filter "):
         Filter(text)
 
 

@@ -36,7 +36,6 @@ from nacl.signing import SigningKey
 from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
 from edge_opid.node import journal_records as inputs
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release
-from edge_opid.node.foreign import parse
 from edge_opid.node.node import Node
 from edge_opid.wire import (
     LIMITS,
@@ -61,6 +60,7 @@ from edge_opid.wire import (
     open_desired,
     seal,
 )
+from edge_opid.wire.foreign import parse
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 GENERATION = 20_000

@@ -12,6 +12,7 @@ import select
 import socket
 import threading
 
+from edge_opid import log
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -24,7 +25,6 @@ from edge_opid.link.contract import (
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.packets import TOO_LARGE, Message, Refusal
 from edge_opid.link.queues import AckOrder, Mailbox, Outbox, Outgoing
-from edge_opid.service import log
 
 
 class Exchange:

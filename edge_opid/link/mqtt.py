@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from edge_opid import log
 from edge_opid.link.connection import Connection
 from edge_opid.link.contract import (
     Connected,
@@ -24,8 +25,7 @@ from edge_opid.link.exchange import Exchange
 from edge_opid.link.options import MqttOptions, read_credentials, tls_context
 from edge_opid.link.queues import Outgoing
 from edge_opid.link.versions import MQTT_311, Versions
-from edge_opid.service import log
-from edge_opid.wire.filters import check_filter, check_topic
+from edge_opid.wire.topics import check_filter, check_topic
 
 TURN_S = 0.5  # the longest wait of the network's thread; keep-alive needs no more
 

@@ -17,10 +17,10 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from edge_opid.config.node import NodeConfig
+from edge_opid.log import worth_a_line
 from edge_opid.node.actions import Action, Publish, Warn
 from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
 from edge_opid.node.state import NodeState
-from edge_opid.service.log import worth_a_line
 from edge_opid.wire import (
     LIMITS,
     Ack,

@@ -53,10 +53,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from edge_opid import log
 from edge_opid.config.schema import DURATION_S_MAX
-from edge_opid.errors import OpidError, shown
+from edge_opid.errors import OpidError, SettingError, shown
 from edge_opid.link.contract import Delivery, Link, LinkError
-from edge_opid.service import log
 from edge_opid.source.number import (
     CHANCE,
     FIRST_SEQ,
@@ -421,10 +421,6 @@ def _only_one(folder: Path) -> TextIO:
     return os.fdopen(handle, "r+")
 
 
-class SourceConfigError(OpidError, ValueError):
-    """A setting of a source is at fault."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceConfig:
     """Where a source keeps its spool, which topics it uses, and its bounds."""
@@ -451,9 +447,8 @@ def _check(name: str, value: Any, kinds: tuple[type, ...], high: float) -> None:
     number = isinstance(value, kinds) and not isinstance(value, bool)
     if not (number and 0 < value <= high):  # NaN is above nothing
         what = "a number" if float in kinds else "a whole number"
-        raise SourceConfigError(
-            f"{name} must be {what} above 0 and at most {high:g}, got {shown(value)}"
-        )
+        complaint = f"must be {what} above 0 and at most {high:g}, got {shown(value)}"
+        raise SettingError(name, complaint)
 
 
 @dataclass(slots=True)

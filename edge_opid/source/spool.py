@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 from edge_opid.source import record
 from edge_opid.source.number import NOTHING, ReadingNumber, sync_folder
 
@@ -37,16 +37,26 @@ Renumber = Callable[
 ]  # old number, new number, payload: the new one
 
 
-class SpoolError(OpidError, OSError):
+class SpoolError(RefusedError, OSError):
     """The disk is at fault: full, read-only, or in use by another script."""
 
+    def __init__(self, errno: int | None, sentence: str) -> None:
+        super().__init__("disk", sentence)
+        self.errno = errno
 
-class SourceError(OpidError, RuntimeError):
+
+class SourceError(RefusedError, RuntimeError):
     """The source cannot send any more: it is closed, or its thread has ended."""
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__("closed", sentence)
 
-class SpoolFullError(OpidError, RuntimeError):
+
+class SpoolFullError(RefusedError, RuntimeError):
     """The node has been away for longer than the spool can bridge."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("full", sentence)
 
 
 @dataclass(slots=True, eq=False)

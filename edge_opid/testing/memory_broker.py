@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from edge_opid.link.contract import Will
 from edge_opid.link.queues import Outgoing
-from edge_opid.wire.filters import matches
+from edge_opid.wire.topics import matches
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from edge_opid.link.contract import (
 )
 from edge_opid.link.queues import AckOrder, Mailbox, Outbox, Outgoing
 from edge_opid.testing.memory_broker import MemoryBroker, Session
-from edge_opid.wire.filters import check_filter, check_topic
+from edge_opid.wire.topics import check_filter, check_topic
 
 __all__ = ["MemoryBroker", "MemoryLink"]
 

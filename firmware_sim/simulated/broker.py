@@ -15,7 +15,7 @@ from random import Random
 
 from edge_opid.link.queues import Outgoing
 from edge_opid.testing.memory_broker import Session
-from edge_opid.wire.filters import matches
+from edge_opid.wire.topics import matches
 from firmware_sim.simulated.network import SimConnection
 from firmware_sim.simulated.packets import (
     Confirm,

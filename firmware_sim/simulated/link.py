@@ -17,7 +17,7 @@ from edge_opid.link.contract import (
 )
 from edge_opid.link.packets import Framer, Message, PacketError, Refusal
 from edge_opid.link.queues import EVENTS_MAX, AckOrder, Outbox, Outgoing
-from edge_opid.wire.filters import check_filter, check_topic
+from edge_opid.wire.topics import check_filter, check_topic
 from firmware_sim.simulated.clock import dice
 from firmware_sim.simulated.network import Network, SimConnection
 from firmware_sim.simulated.packets import (
