@@ -1,6 +1,6 @@
 """What the operator decides once: groups of nodes, and how patient and how thorough to be.
 
-A mistake raises `PolicyError`, which names the key as it stands in the file.
+A mistake raises `SettingError`, which names the key as it stands in the file.
 """
 
 from __future__ import annotations
@@ -9,24 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edge_opid.config.schema import DURATION_S_MAX
-from edge_opid.errors import OpidError
+from edge_opid.errors import SettingError
 from edge_opid.wire import LIMITS, WireError, check_id
 
 DTYPES = ("float32", "float16")
-
-
-class PolicyError(OpidError, ValueError):
-    """A setting is at fault. `key` is where it stands; the sentence begins with it.
-
-    >>> Policy(first_batch=3)
-    Traceback (most recent call last):
-    ...
-    gateway.policy.PolicyError: gateway.first_batch must be from 6 to 960, got 3
-    """
-
-    def __init__(self, key: str, complaint: str) -> None:
-        super().__init__(f"{key} {complaint}")
-        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +41,20 @@ class Group:
             _check_id(node, f"{key}.nodes[{place}]")
         if not 2 <= len(self.classes) <= LIMITS.classes_max:
             complaint = f"must be 2 to {LIMITS.classes_max} names, got {len(self.classes)}"
-            raise PolicyError(f"{key}.classes", complaint)
+            raise SettingError(f"{key}.classes", complaint)
         _unique(self.classes, f"{key}.classes")
         _unique(self.nodes, f"{key}.nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How the gateway behaves. Each default has its reason beside it."""
+    """How the gateway behaves. Each default has its reason beside it.
+
+    >>> Policy(first_batch=3)
+    Traceback (most recent call last):
+    ...
+    edge_opid.errors.SettingError: gateway.first_batch must be from 6 to 960, got 3
+    """
 
     silence_s: float = 3_600.0  # a sensor silent for longer is retired; nodes bridge meanwhile
     settle_s: float = 5.0  # announcements of a node within it are one change
@@ -89,7 +81,7 @@ class Policy:
         _within(self.first_batch, "gateway.first_batch", 6, self.batch_max)
         if self.weights not in DTYPES:
             complaint = f"must be {' or '.join(DTYPES)}, got {self.weights!r}"
-            raise PolicyError("gateway.weights", complaint)
+            raise SettingError("gateway.weights", complaint)
 
     def sizes(self) -> tuple[int, ...]:
         """The batch sizes at which a change is fitted: none yet, the first ones, then doubling.
@@ -111,13 +103,13 @@ def check_groups(groups: Iterable[Group]) -> None:
     for place, group in enumerate(groups):
         group.check(f"groups[{place}]")
         if group.id in ids:
-            raise PolicyError(f"groups[{place}].id", f"must differ, got {group.id!r} twice")
+            raise SettingError(f"groups[{place}].id", f"must differ, got {group.id!r} twice")
         ids.add(group.id)
         for key in group.keys:
             if key in owner:
                 both = f"{owner[key]!r} and {group.id!r}"
                 complaint = f"must have each node once, got {'/'.join(key)} in {both}"
-                raise PolicyError(f"groups[{place}].nodes", complaint)
+                raise SettingError(f"groups[{place}].nodes", complaint)
             owner[key] = group.id
 
 
@@ -125,15 +117,15 @@ def _check_id(value: str, key: str) -> None:
     try:
         check_id(value, key)
     except WireError as error:
-        raise PolicyError(key, str(error).removeprefix(f"{key} ")) from error
+        raise SettingError(key, str(error).removeprefix(f"{key} ")) from error
 
 
 def _within(value: float, key: str, low: float, high: float) -> None:
     if not low <= value <= high:  # false for NaN, too
-        raise PolicyError(key, f"must be from {low:g} to {high:g}, got {value}")
+        raise SettingError(key, f"must be from {low:g} to {high:g}, got {value}")
 
 
 def _unique(names: tuple[str, ...], key: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise PolicyError(key, f"must be different, got {', '.join(twice)} more than once")
+        raise SettingError(key, f"must be different, got {', '.join(twice)} more than once")

@@ -366,7 +366,7 @@ def test_what_a_deployment_will_do_is_told_beforehand(opid):
 
 @contextmanager
 def gateway_that_says(folder: Path, outcome: str):
-    """A master of the database that settles every command with these words."""
+    """A leader of the database that settles every command with these words."""
     over, ready = threading.Event(), threading.Event()
 
     def serve():
@@ -392,7 +392,7 @@ def test_what_the_gateway_refuses_after_all_is_its_sentence_and_exit_code_2(opid
     with gateway_that_says(folder, "sensor 'pm-n1' has just gone"):
         code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY, "--wait")
     assert (code, err) == (2, "opid-gateway: sensor 'pm-n1' has just gone\n")
-    epoch = re.compile(r'INSERT INTO "?master.*')
+    epoch = re.compile(r'INSERT INTO "?leader.*')
     assert epoch.sub("", records(folder)) == epoch.sub("", before)
 
 
@@ -635,7 +635,7 @@ def running(config: Path, log: Path, **environment: str):
         process.wait(WAIT_S)
 
 
-def test_a_second_master_is_refused_and_the_first_goes_on(folder, tmp_path):
+def test_a_second_leader_is_refused_and_the_first_goes_on(folder, tmp_path):
     with Mosquitto(tmp_path / "broker") as broker:
         port = {"OPID_BROKER_PORT": str(broker.port)}
         config = folder / "gateway.toml"
@@ -653,23 +653,23 @@ def test_a_second_master_is_refused_and_the_first_goes_on(folder, tmp_path):
             assert len(second.stderr.splitlines()) == 1
             assert first.poll() is None
             with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
-                assert store.has_master()
+                assert store.has_leader()
             first.send_signal(signal.SIGTERM)
             assert first.wait(WAIT_S) == 0
     with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
-        assert not store.has_master()
+        assert not store.has_leader()
         assert len(store.fleet().nodes) == 3
 
 
-def test_looking_for_a_master_takes_nothing_from_him(database_url):
-    with FleetStore.open(database_url) as looking, FleetStore.open(database_url) as master:
-        assert not looking.has_master()
-        master.claim()
-        assert looking.has_master()
-        assert master.still_master()
-        master.save([])
+def test_looking_for_a_leader_takes_nothing_from_him(database_url):
+    with FleetStore.open(database_url) as looking, FleetStore.open(database_url) as leader:
+        assert not looking.has_leader()
+        leader.claim()
+        assert looking.has_leader()
+        assert leader.is_leader()
+        leader.save([])
     with FleetStore.open(database_url) as looking:
-        assert not looking.has_master()
+        assert not looking.has_leader()
         looking.claim()
 
 

@@ -107,13 +107,13 @@ def test_a_kernel_that_wins_is_not_served(fleet):
 
 def test_the_price_of_being_compact_is_not_reported(fleet):
     fit = pushed_fit(fleet)
-    table = {row["name"]: row for row in fit.table}
+    table = {row["name"]: row for row in fit.candidates}
     assert fit.compact_loss == pytest.approx(
         table["kernel"]["accuracy"] - table[COMPACT]["accuracy"]
     )
     assert abs(fit.compact_loss) < 0.1
     assert abs(fit.rounding_loss) <= 1 / fit.size
-    linear = max(row["accuracy"] for row in fit.table if row["tier"] < 2)
+    linear = max(row["accuracy"] for row in fit.candidates if row["tier"] < 2)
     assert table[COMPACT]["accuracy"] > linear
     assert all(each.compact_loss == 0.0 for each in fleet.fits if not each.is_kernel)
 

@@ -112,7 +112,7 @@ def fit_facts(fit: FitRecord) -> Facts:
         "chosen": fit.chosen,
         "why": fit.why,
         "pushed": fit.pushed,
-        "candidates": [dict(row) for row in fit.table],
+        "candidates": [dict(row) for row in fit.candidates],
         "pooled": list(fit.pooled),
         "refused": dict(fit.refused),
         "readings": fit.readings,

@@ -34,7 +34,7 @@ def forget(given: Namespace, screen: Terminal) -> int:
         screen.lines(what_goes(desk, fleet, key))
         if not given.yes:
             raise OperatorError("nothing was changed: say --yes to have it forgotten")
-        served = desk.store.has_master()  # first: what fails must not leave a command behind
+        served = desk.store.has_leader()  # first: what fails must not leave a command behind
         number = desk.store.submit(*key, FORGET, now_ms())
         if not served:
             screen.remark(

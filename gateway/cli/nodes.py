@@ -83,7 +83,7 @@ def sensors_of(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:
 def sensor_facts(sensor: SensorRecord) -> Facts:
     """A sensor as JSON has it."""
     facts = asdict(sensor)
-    del facts["told_ms"]  # the gateway's own, to tell copies of an announcement by
+    del facts["announced_ms"]  # the gateway's own, to tell copies of an announcement by
     return {**facts, "state": str(sensor.state), "knots": list(sensor.knots)}
 
 

@@ -15,7 +15,7 @@ from gateway.cli.output import Terminal
 from gateway.config import GatewayConfig, load_config, load_signing_key
 from gateway.setup.initialise import add_nodes, initialise, next_steps
 from gateway.setup.plan import SetupPlan
-from gateway.store import MasterError
+from gateway.store import LeaderError
 
 
 def run(given: Namespace, _screen: Terminal) -> int:
@@ -29,7 +29,7 @@ def run(given: Namespace, _screen: Terminal) -> int:
             for each in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(each, lambda *_: runner.stop())
             return runner.run()
-    except (ConfigError, MasterError):
+    except (ConfigError, LeaderError):
         raise  # the operator's: a sentence for them
     except (OpidError, OSError) as error:
         log.error("cannot go on", why=error)

@@ -68,7 +68,7 @@ def _announce(given: Namespace, screen: Terminal, event: SensorRetired | SensorD
         key = _served_node(fleet, given.node)
         rehearse_open(desk, fleet)
         told = list(rehearse(fleet, key, event, desk.config.policy.measure_readings))
-        served = desk.store.has_master()  # first: what fails must not leave a command behind
+        served = desk.store.has_leader()  # first: what fails must not leave a command behind
         number = desk.store.submit(*key, encode(event), event.at_ms)
         screen.lines(told)
         if not served:
@@ -146,7 +146,7 @@ def _wait(
     """Until the gateway has obeyed and every node concerned has reported; the exit code."""
     outcome = outcome_of(desk.store, number, patience)
     if not outcome:
-        whose = "a gateway is running" if desk.store.has_master() else "no gateway is running"
+        whose = "a gateway is running" if desk.store.has_leader() else "no gateway is running"
         screen.remark(f"command {number} is still open after {patience.seconds:g} s, and {whose}")
         return 3
     if outcome != DONE:

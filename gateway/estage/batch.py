@@ -8,14 +8,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class BatchError(OpidError, ValueError):
+class BatchError(RefusedError, ValueError):
     """The labelled batch is at fault: other lengths, labels out of range, numbers not finite."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("batch", sentence)
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
         chosen=view.best.chosen,
         why=_why(view),
         pushed=_worth_pushing(job, view, X, y),
-        table=tuple(asdict(row) for row in made.table),
+        candidates=tuple(asdict(row) for row in made.table),
         pooled=view.pool.nodes,
         refused={**group.refused, **view.pool.refused},
         readings=view.pool.known.readings,

@@ -97,11 +97,11 @@ def _moved(record: SensorRecord, event: SensorEvent, now_ms: int, **changes: Any
 
 
 def _check_newer(record: SensorRecord, at_ms: int) -> None:
-    if at_ms <= record.told_ms:
+    if at_ms <= record.announced_ms:
         raise EventError(
             "stale",
             f"the announcement about {record.id!r} is of {at_ms} ms, and one of "
-            f"{record.told_ms} ms has been heard",
+            f"{record.announced_ms} ms has been heard",
         )
 
 
@@ -142,8 +142,8 @@ def _still_there(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
 def _retired(fleet: Fleet, key: NodeKey, event: SensorRetired, now_ms: int) -> None:
     _check_newer(_known(fleet, key, event.sensor), event.at_ms)
     retire(fleet, key, event.sensor, SensorEvent.RETIRED, event.reason, now_ms)
-    told_ms = min(event.at_ms, now_ms + AHEAD_MS)
-    fleet.put(replace(fleet.sensors[key][event.sensor], told_ms=told_ms))
+    announced_ms = min(event.at_ms, now_ms + AHEAD_MS)
+    fleet.put(replace(fleet.sensors[key][event.sensor], announced_ms=announced_ms))
 
 
 def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) -> None:
@@ -188,7 +188,7 @@ def _announced(
         end_of_life_ms=event.end_of_life_ms,
         replaces=event.replaces,
         reason="deployed",
-        told_ms=min(event.at_ms, now_ms + AHEAD_MS),
+        announced_ms=min(event.at_ms, now_ms + AHEAD_MS),
     )
 
 

@@ -146,9 +146,9 @@ class Fleet:
         for sensors in self.sensors.values():
             for sensor in list(sensors.values()):
                 since_ms = min(sensor.since_ms, now_ms)
-                told_ms = min(sensor.told_ms, now_ms + AHEAD_MS)
-                if (since_ms, told_ms) != (sensor.since_ms, sensor.told_ms):
-                    self.put(replace(sensor, since_ms=since_ms, told_ms=told_ms))
+                announced_ms = min(sensor.announced_ms, now_ms + AHEAD_MS)
+                if (since_ms, announced_ms) != (sensor.since_ms, sensor.announced_ms):
+                    self.put(replace(sensor, since_ms=since_ms, announced_ms=announced_ms))
         for change in list(self.changes.values()):
             if change.opened_ms > now_ms:
                 self.put(replace(change, opened_ms=now_ms))

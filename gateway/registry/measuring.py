@@ -83,12 +83,12 @@ class Measuring:
 
     def _add(self, fleet: Fleet, record: SensorRecord, value: float) -> Sensor | None:
         """Keep a value; what all of them suggest, when there are enough."""
-        told_ms, warmup = self._first.get(record.key, (-1, None))
+        announced_ms, warmup = self._first.get(record.key, (-1, None))
         knots = knots_like_its_neighbours(fleet, record)
-        if warmup is None or told_ms != record.told_ms:
+        if warmup is None or announced_ms != record.announced_ms:
             gate = fleet.nodes[record.site, record.node].gate
             warmup = WarmUp([record.id], self._readings, knots, gate=gate)
-            self._first[record.key] = record.told_ms, warmup
+            self._first[record.key] = record.announced_ms, warmup
         warmup.add({record.id: value})
         if len(_values(warmup)) < OWN_MIN and not warmup.full:
             return None
@@ -117,10 +117,10 @@ class Measuring:
         """The first values of everybody in this role whose values are like these."""
         found: list[float] = []
         for each in _measured(fleet):
-            told_ms, warmup = self._first.get(each.key, (-1, None))
+            announced_ms, warmup = self._first.get(each.key, (-1, None))
             if (fleet.nodes[each.site, each.node].group, each.role) != (group, role):
                 continue
-            if warmup is None or told_ms != each.told_ms:
+            if warmup is None or announced_ms != each.announced_ms:
                 continue  # not heard so far
             if _are_alike(own, warmup.layout().sensors[0]):
                 found += _values(warmup)

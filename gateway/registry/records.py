@@ -77,7 +77,7 @@ class SensorRecord:
     replaces: str | None = None
     reason: str = ""
     """Why it is in this state, in the words of whoever said so."""
-    told_ms: int = 0
+    announced_ms: int = 0
     """The time written on the last announcement about it: an older one is a late copy."""
 
     @property
@@ -212,7 +212,7 @@ class FitRecord:
     chosen: str
     why: str
     pushed: bool
-    table: tuple[dict[str, Any], ...]
+    candidates: tuple[dict[str, Any], ...]
     """name, accuracy, behind, error and tier of every candidate."""
     pooled: tuple[str, ...]
     """The nodes whose statistics are in W^(s)."""

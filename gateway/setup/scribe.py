@@ -12,14 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 from edge_opid.store.whole_file import sync_folder, write_whole
 
 SECRET, PUBLIC = 0o600, 0o644
 
 
-class FolderError(OpidError, ValueError):
+class FolderError(RefusedError, ValueError):
     """The folder of a fleet, or what was asked of it, is at fault. Nothing was overwritten."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("folder", sentence)
 
 
 class FileWriter:

@@ -4,10 +4,8 @@ from gateway.registry.fleet import Stored
 from gateway.store.commands import FORGET, CommandRecord
 from gateway.store.errors import (
     DatabaseError,
-    FleetStoreError,
-    MasterError,
+    LeaderError,
     RecordError,
-    StoreUrlError,
     StoreVersionError,
 )
 from gateway.store.store import SUMMARIES_KEPT, FleetStore
@@ -18,10 +16,8 @@ __all__ = [
     "CommandRecord",
     "DatabaseError",
     "FleetStore",
-    "FleetStoreError",
-    "MasterError",
+    "LeaderError",
     "RecordError",
-    "StoreUrlError",
     "StoreVersionError",
     "Stored",
 ]

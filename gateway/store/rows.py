@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from sqlalchemy import RowMapping, Table
 
 from edge_opid.wire.schema import Checked
-from gateway.store.errors import RecordError
+from gateway.store.errors import DatabaseError, RecordError
 
 INTEGER_END = 2**63
 AT_FAULT = (ValueError, TypeError, RecursionError)
@@ -50,16 +50,17 @@ def row_of(record: Any) -> dict[str, Any]:
 
 
 def record_of(kind: type[Any], table: Table, row: RowMapping) -> Any:
-    """The record of a row, or a `RecordError` that names table, key and column."""
+    """The record of a row, or a `DatabaseError` that names table, key and column."""
     found = {}
     for name, form in forms_of(kind).items():
         try:
             found[name] = form.read(row[name])
         except AT_FAULT as error:
             key = ", ".join(f"{part}={row[part]!r}" for part in kind.KEY)
-            raise RecordError(
+            raise DatabaseError(
                 f"table {table.name}, row {key}: {name} cannot be read: {error}; restore the "
-                "database from a copy, or delete the row"
+                "database from a copy, or delete the row",
+                transient=False,
             ) from error
     return kind(**found)
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edge_opid.errors import OpidError, shown
+from edge_opid.errors import RefusedError, shown
 from edge_opid.models.matrix import WEIGHT_MAX
 from edge_opid.models.tflite import COLUMNS, NEW, SCORES, SEPARATOR, SURVIVORS, sealed
 from gateway.estage import LinearModel
@@ -19,8 +19,11 @@ from gateway.tflite.rounding import Floats, Layer, balanced, to_int8, without_co
 Weights = Literal["float32", "int8"]
 
 
-class ExportError(OpidError, ValueError):
+class ExportError(RefusedError, ValueError):
     """What was given cannot become a file, and none was made."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("export", sentence)
 
 
 def to_tflite(

@@ -95,7 +95,7 @@ def fit(change=1, size=30):
         chosen="opide",
         why=ODD,
         pushed=True,
-        table=table,
+        candidates=table,
         pooled=("north",),
         refused=refused,
         readings=LARGE,
