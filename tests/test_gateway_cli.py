@@ -23,7 +23,7 @@ from support.node_process import NodeProcess, wait_until
 
 from edge_opid.wire import SensorDeployed, SensorRetired, SensorSilent, Status, decode, encode
 from gateway.__main__ import main
-from gateway.cli.context import open_desk
+from gateway.cli.context import open_context
 from gateway.cli.wait import AwaitedWave, wave_after
 from gateway.registry import diagram
 from gateway.registry.events import happen
@@ -232,8 +232,8 @@ def test_a_sensor_too_many_is_refused_before_it_can_stop_the_gateway(opid, folde
 
 
 def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
-    with open_desk(folder / "gateway.toml") as desk:
-        fleet = desk.fleet()
+    with open_context(folder / "gateway.toml") as context:
+        fleet = context.fleet()
     key, knots = (SITE, "n2"), tuple(map(float, range(31)))
     happen(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
     for place in range(5):  # beside db, no, pm, hum-2 and the bias: 160 columns
@@ -405,8 +405,8 @@ def test_whoever_waits_in_vain_is_told_what_is_open_and_gets_exit_code_3(opid, f
 
 
 def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(folder):
-    with open_desk(folder / "gateway.toml") as desk:
-        fleet = desk.fleet()
+    with open_context(folder / "gateway.toml") as context:
+        fleet = context.fleet()
     n1, n2 = (SITE, "n1"), (SITE, "n2")
     measured = wave_after(fleet, n2, "hum-2")
     assert measured.open == {n2: "measures hum-2, which takes its first readings"}

@@ -86,7 +86,7 @@ MISTAKES = [
     ('id = "air"', "", "line 8: groups[0].id is missing"),
     ('id = "noise"', 'id = "air"', "line 14: groups[1].id must differ, got 'air' twice"),
     ('"south"]', '"a/b"]', "line 12: groups[0].nodes[1] must be 1 to 32 of a-z"),
-    ('"south"]', '"north"]', "line 12: groups[0].nodes must be different, got north"),
+    ('"south"]', '"north"]', "line 12: groups[0].nodes must differ from the others, got 'north'"),
     (
         '["east"]',
         '["north"]',

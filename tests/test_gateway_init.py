@@ -135,7 +135,7 @@ def test_a_folder_somebody_is_writing_is_left_to_them(tmp_path):
         ({"site": "a/b"}, "plan.site must be 1 to 32 of a-z"),
         ({"group": "Air"}, "plan.group must be 1 to 32 of a-z"),
         ({"nodes": ("north", "so+uth")}, "plan.nodes[1] must be 1 to 32 of a-z"),
-        ({"nodes": ("north", "north")}, "plan.nodes must be different, got north"),
+        ({"nodes": ("north", "north")}, "plan.nodes must differ from the others, got 'north'"),
         ({"nodes": ()}, "plan.nodes must be at least one, got none"),
         ({"classes": ("fresh",)}, "plan.classes must be 2 to 16 names, got 1"),
         ({"sources": ("attic", "attic")}, "plan.sources[1] must differ"),

@@ -38,7 +38,7 @@ class CommandContext:
 
 
 @contextmanager
-def open_desk(path: Path) -> Iterator[CommandContext]:
+def open_context(path: Path) -> Iterator[CommandContext]:
     """The database that this configuration names; one that is not there is not made."""
     config = load_config(path, os.environ)
     _refuse_without_file(config)

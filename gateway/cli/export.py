@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edge_opid.store.whole_file import write_whole
 from gateway.cli.changes import find_change
-from gateway.cli.context import CommandContext, OperatorError, open_desk
+from gateway.cli.context import CommandContext, OperatorError, open_context
 from gateway.cli.output import Terminal
 from gateway.registry import ChangeRecord, FitRecord
 
@@ -42,10 +42,10 @@ class ExportedPredictor:
 
 def export(given: Namespace, screen: Terminal) -> int:
     """Write the predictor of a change to a file; a failure leaves none."""
-    with open_desk(given.config) as desk:
-        change = find_change(desk, given.change)
-        fit = _pushed(desk, change)
-        predictor = predictor_of(change, fit, _classes(desk, change))
+    with open_context(given.config) as context:
+        change = find_change(context, given.change)
+        fit = _pushed(context, change)
+        predictor = predictor_of(change, fit, _classes(context, change))
     data = _npz(predictor) if given.format == "npz" else _tflite(predictor, given.weights)
     write_whole(given.out, data)
     shape = " and ".join(f"{len(predictor.names[what])} {what}" for what in ("columns", "classes"))
@@ -53,20 +53,20 @@ def export(given: Namespace, screen: Terminal) -> int:
     return 0
 
 
-def _pushed(desk: CommandContext, change: ChangeRecord) -> FitRecord:
+def _pushed(context: CommandContext, change: ChangeRecord) -> FitRecord:
     """The fit whose weights nodes have."""
-    fits = {fit.size: fit for fit in desk.store.fits(change.id)}
+    fits = {fit.size: fit for fit in context.store.fits(change.id)}
     if change.pushed not in fits:
         tried = f"it was fitted on {', '.join(map(str, fits))}" if fits else "it was not fitted yet"
         raise OperatorError(f"change {change.id} has pushed no weights: {tried}")
     return fits[change.pushed]
 
 
-def _classes(desk: CommandContext, change: ChangeRecord) -> tuple[str, ...]:
-    for group in desk.config.groups:
+def _classes(context: CommandContext, change: ChangeRecord) -> tuple[str, ...]:
+    for group in context.config.groups:
         if group.id == change.group:
             return group.classes
-    there = ", ".join(group.id for group in desk.config.groups)
+    there = ", ".join(group.id for group in context.config.groups)
     raise OperatorError(
         f"change {change.id} is of group {change.group!r}, and the configuration has {there}: only "
         "there its classes are named"

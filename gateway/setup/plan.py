@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from edge_opid.config.schema import check_name
 from edge_opid.errors import SettingError
-from edge_opid.wire import WireError, check_id
 from gateway.policy import Group
 
 GATEWAY, OPERATOR = "gateway", "operator"  # a node's name has a dot: it can be neither
@@ -40,7 +40,7 @@ class SetupPlan:
     broker_port: int | None = None  # None: 1883, or what the folder says already
 
     def __post_init__(self) -> None:
-        _check_id(self.group, "plan.group")
+        check_name(self.group, "plan.group")
         Group(self.group, self.site, self.classes, self.nodes).check("plan")
         if not self.nodes:
             raise SettingError("plan.nodes", "must be at least one, got none")
@@ -86,13 +86,6 @@ class SetupPlan:
 
 
 def _check_source(source: str, before: tuple[str, ...], key: str) -> None:
-    _check_id(source, key)
+    check_name(source, key)
     if source in (SENSORS, *before):
         raise SettingError(key, f"must differ from {SENSORS!r} and the others, got {source!r}")
-
-
-def _check_id(value: str, key: str) -> None:
-    try:
-        check_id(value, key)
-    except WireError as error:
-        raise SettingError(key, str(error).removeprefix(f"{key} ")) from error
