@@ -7,11 +7,11 @@ from dataclasses import replace
 from gateway.decisions.gateway import Gateway
 from gateway.fitting.job import FitJob
 from gateway.registry import ChangeRecord, FitRecord
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import StoredFleet
 from gateway.store import FleetStore
 
 
-def recalled(store: FleetStore) -> tuple[Stored, dict[int, FitRecord]]:
+def recalled(store: FleetStore) -> tuple[StoredFleet, dict[int, FitRecord]]:
     """What the store remembers of the fleet, and the fits whose weights are in force."""
     stored = store.fleet()
     examples = {

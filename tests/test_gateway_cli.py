@@ -26,7 +26,7 @@ from gateway.__main__ import main
 from gateway.cli.context import open_context
 from gateway.cli.wait import AwaitedWave, wave_after
 from gateway.registry import diagram
-from gateway.registry.events import happen
+from gateway.registry.events import apply_event
 from gateway.registry.measuring import knots_like_its_neighbours
 from gateway.store import FleetStore
 
@@ -235,14 +235,14 @@ def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
     with open_context(folder / "gateway.toml") as context:
         fleet = context.fleet()
     key, knots = (SITE, "n2"), tuple(map(float, range(31)))
-    happen(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
+    apply_event(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
     for place in range(5):  # beside db, no, pm, hum-2 and the bias: 160 columns
         event = SensorDeployed(f"x{place}", f"x{place}", 10**12, None, 0.0, 1.0, knots)
-        happen(fleet, key, event, 10**12)
+        apply_event(fleet, key, event, 10**12)
     assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 1
-    happen(fleet, key, SensorRetired("x4", 2 * 10**12, "too many"), 2 * 10**12)
+    apply_event(fleet, key, SensorRetired("x4", 2 * 10**12, "too many"), 2 * 10**12)
     for sensor in ("db-n2", "no-n2", "pm-n2"):
-        happen(fleet, key, SensorRetired(sensor, 2 * 10**12, "linear"), 2 * 10**12)
+        apply_event(fleet, key, SensorRetired(sensor, 2 * 10**12, "linear"), 2 * 10**12)
     assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 31
 
 
@@ -411,7 +411,7 @@ def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(fo
     measured = wave_after(fleet, n2, "hum-2")
     assert measured.open == {n2: "measures hum-2, which takes its first readings"}
     assert wave_after(fleet, n1, "so-n1") == AwaitedWave(2)
-    happen(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
+    apply_event(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
     assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get another layout"}
     assert wave_after(fleet, n2, "so-n2") == AwaitedWave(2)
 

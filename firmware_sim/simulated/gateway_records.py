@@ -27,7 +27,7 @@ from gateway.registry import (
     SensorRecord,
     SummaryRecord,
 )
-from gateway.registry.fleet import Stored, node_of
+from gateway.registry.fleet import StoredFleet, node_of
 from gateway.store import CommandRecord, FleetStore
 from gateway.store.store import SUMMARIES_KEPT
 
@@ -84,7 +84,7 @@ class MemoryRecords(FleetStore):
 
     # --- questions --------------------------------------------------------------------------------
 
-    def fleet(self) -> Stored:
+    def fleet(self) -> StoredFleet:
         """As `FleetStore`."""
         newest = {(each.site, each.node): each for each in self._all(LayoutRecord)}
         owners = {each.change for each in newest.values()}
@@ -93,7 +93,7 @@ class MemoryRecords(FleetStore):
             for each in self._all(ChangeRecord)
             if each.state == ChangeState.GATHERING or each.id in owners
         ]
-        return Stored(
+        return StoredFleet(
             self._all(NodeRecord),
             self._all(SensorRecord),
             list(newest.values()),

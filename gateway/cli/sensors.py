@@ -26,7 +26,7 @@ from gateway.cli.wait import (
 )
 from gateway.decisions.cohorts import wanted
 from gateway.registry import NodeKey, SensorState
-from gateway.registry.events import happen
+from gateway.registry.events import apply_event
 from gateway.registry.fleet import Fleet
 from gateway.store import FORGET
 
@@ -102,7 +102,7 @@ def rehearse_open(context: CommandContext, fleet: Fleet) -> None:
             continue
         try:
             event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
-            happen(fleet, (command.site, command.node), event, command.at_ms)
+            apply_event(fleet, (command.site, command.node), event, command.at_ms)
         except OpidError:
             continue  # the gateway will refuse it, and tell whoever asked
 
@@ -110,7 +110,7 @@ def rehearse_open(context: CommandContext, fleet: Fleet) -> None:
 def rehearse(fleet: Fleet, key: NodeKey, event: Event, readings: int) -> Iterator[str]:
     """Let it happen to this copy of the fleet; what follows, line by line."""
     before = {each.role: each for each in wanted(fleet, key)} if key in fleet.nodes else {}
-    happen(fleet, key, event, now_ms())
+    apply_event(fleet, key, event, now_ms())
     after = {each.role: each for each in wanted(fleet, key)}
     where, sensor = "/".join(key), fleet.sensors[key][event.sensor]
     if sensor.state == SensorState.MEASURING:

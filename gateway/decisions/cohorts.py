@@ -36,7 +36,7 @@ def settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
 
 def wanted(fleet: Fleet, key: NodeKey) -> tuple[SensorDescription, ...]:
     """The sensors the node's layout should have now, by role."""
-    return tuple(fleet.described(sensor) for sensor in fleet.in_layout(key))
+    return tuple(fleet.description_of(sensor) for sensor in fleet.in_layout(key))
 
 
 def unsettled(fleet: Fleet, key: NodeKey) -> bool:

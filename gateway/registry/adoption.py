@@ -23,7 +23,7 @@ def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_m
     check_introduction(key, group, message)
     check_reach(fleet, key, message.version, message.layout_version, now_ms)
     if key in fleet.nodes:
-        _heard_again(fleet, key, message, now_ms)
+        _update_node(fleet, key, message, now_ms)
         return False
     fleet.put(
         NodeRecord(
@@ -38,7 +38,7 @@ def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_m
         )
     )
     for sensor in message.sensors:
-        fleet.put(_brought_along(key, sensor, now_ms))
+        fleet.put(_introduced_sensor(key, sensor, now_ms))
     own = _own_layout(key, message, now_ms)
     fleet.put(own)  # its summaries are numbered so
     fleet.put(replace(own, version=own.version + 1))
@@ -62,7 +62,7 @@ def check_introduction(key: NodeKey, group: Group, message: Introduction) -> Non
         raise EventError("gate", sentence)
 
 
-def unannounced(fleet: Fleet, key: NodeKey, message: Introduction) -> str:
+def unannounced_sentence(fleet: Fleet, key: NodeKey, message: Introduction) -> str:
     """What to say of a node that has started over with sensors its book does not have, or nothing.
 
     Its card was replaced, or its state deleted, and its configuration names others than before. The
@@ -78,7 +78,7 @@ def unannounced(fleet: Fleet, key: NodeKey, message: Introduction) -> str:
     )
 
 
-def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int) -> None:
+def _update_node(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int) -> None:
     node = fleet.nodes[key]
     news = replace(
         node,
@@ -88,7 +88,7 @@ def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int)
     )
     if news != node:
         fleet.put(news)
-    if message.layout_version == 0:  # perhaps another than at its adoption: see `unannounced`
+    if message.layout_version == 0:  # perhaps other sensors than at its adoption
         fleet.put(_own_layout(key, message, now_ms))
 
 
@@ -105,7 +105,7 @@ def _own_layout(key: NodeKey, message: Introduction, now_ms: int) -> LayoutRecor
     )
 
 
-def _brought_along(key: NodeKey, sensor: SensorDescription, now_ms: int) -> SensorRecord:
+def _introduced_sensor(key: NodeKey, sensor: SensorDescription, now_ms: int) -> SensorRecord:
     return SensorRecord(
         site=key[0],
         node=key[1],

@@ -34,7 +34,7 @@ ExampleNumber = tuple[str, str, str, int, int]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFleet:
     """What a store remembers when a gateway starts; examples and summaries stay there."""
 
     nodes: Sequence[NodeRecord] = ()
@@ -60,7 +60,7 @@ class Fleet:
     (['north'], [])
     """
 
-    def __init__(self, groups: Iterable[Group], stored: Stored | None = None) -> None:
+    def __init__(self, groups: Iterable[Group], stored: StoredFleet | None = None) -> None:
         listed = tuple(groups)
         check_groups(listed)
         self.groups = {group.id: group for group in listed}
@@ -85,9 +85,9 @@ class Fleet:
         self._members: defaultdict[int, dict[NodeKey, None]] = defaultdict(dict)
         self._unsaved: dict[object, Record] = {}
         if stored is not None:
-            self._recall(stored)
+            self._load(stored)
 
-    def _recall(self, stored: Stored) -> None:
+    def _load(self, stored: StoredFleet) -> None:
         kept: tuple[Sequence[Record], ...]
         kept = stored.nodes, stored.sensors, stored.layouts, stored.orders, stored.changes
         for records in (*kept, stored.doubts, stored.issued):
@@ -141,7 +141,7 @@ class Fleet:
         self.layouts[key] = layout
         self._members[layout.change][key] = None
 
-    def no_later_than(self, now_ms: int) -> None:
+    def cap_times(self, now_ms: int) -> None:
         """After a clock was set back: nobody must wait until it has caught up with the records."""
         for sensors in self.sensors.values():
             for sensor in list(sensors.values()):
@@ -156,7 +156,7 @@ class Fleet:
             if node.seen_ms > now_ms:
                 self.put(replace(node, seen_ms=now_ms))
 
-    def skip(self, step_ms: int, now_ms: int) -> None:
+    def shift_times(self, step_ms: int, now_ms: int) -> None:
         """Time on the clock that did not pass: silences and changes are as old as they were."""
         for sensors in self.sensors.values():
             for sensor in list(sensors.values()):
@@ -223,11 +223,11 @@ class Fleet:
         living = (each for each in self.sensors[key].values() if each.state in IN_LAYOUT)
         return sorted(living, key=lambda sensor: sensor.role)
 
-    def described(self, sensor: SensorRecord) -> SensorDescription:
+    def description_of(self, sensor: SensorRecord) -> SensorDescription:
         """The sensor as the wire describes it, checked once: a wave asks for thousands."""
         found = self._described.get(sensor.key)
         if found is None:
-            found = self._described[sensor.key] = sensor.described()
+            found = self._described[sensor.key] = sensor.description()
         return found
 
     def members(self, change: int) -> list[NodeKey]:

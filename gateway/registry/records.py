@@ -85,7 +85,7 @@ class SensorRecord:
         """Site, node and id."""
         return self.site, self.node, self.id
 
-    def described(self) -> SensorDescription:
+    def description(self) -> SensorDescription:
         """The sensor as the wire describes it in a layout."""
         if self.reference is None or self.scale is None:
             raise ValueError(f"sensor {self.id!r} of {self.node!r} has not been measured yet")

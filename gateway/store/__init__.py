@@ -1,6 +1,6 @@
 """The gateway's durable state: SQLAlchemy Core over an SQLite file, or PostgreSQL by its URL."""
 
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import StoredFleet
 from gateway.store.commands import FORGET, CommandRecord
 from gateway.store.errors import (
     DatabaseError,
@@ -19,5 +19,5 @@ __all__ = [
     "LeaderError",
     "RecordError",
     "StoreVersionError",
-    "Stored",
+    "StoredFleet",
 ]

@@ -29,7 +29,7 @@ from gateway.registry import (
     Record,
     SummaryRecord,
 )
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import StoredFleet
 from gateway.store import commands, queries
 from gateway.store.commands import CommandRecord
 from gateway.store.database import Database
@@ -145,7 +145,7 @@ class FleetStore:
             if outcomes:
                 commands.settle(connection, outcomes)
 
-    def fleet(self) -> Stored:
+    def fleet(self) -> StoredFleet:
         """What a gateway needs to go on where it stood."""
         with self._database.reading("reading the fleet") as connection:
             return queries.fleet(connection)
