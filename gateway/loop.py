@@ -197,7 +197,7 @@ class GatewayLoop:
         return "done"
 
     def _take_fits(self) -> None:
-        for outcome in self._fitter.finished():
+        for outcome in self._fitter.take_finished():
             match outcome:
                 case FitRecord():
                     self._tell_of(outcome)

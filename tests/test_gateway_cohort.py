@@ -10,7 +10,7 @@ from support.fleet_rig import CLASSES, SITE, FleetRig, World
 from edge_opid.learner import GramLearner
 from edge_opid.wire import Channel, NodeTopics, Reading, SensorDeployed, SensorRetired, encode
 from gateway.fitting import fit as fitting
-from gateway.fitting.fit import CONTINUED, MOMENTS_MIN, continued, too_brief
+from gateway.fitting.fit import CONTINUED, MOMENTS_MIN, continued, is_too_brief
 from gateway.fitting.job import FitJob
 from gateway.fitting.models import fitted_model
 from gateway.fitting.pooling import Member, pool
@@ -71,7 +71,7 @@ def job(examples: list[str], columns=("a", "b", "bias", "new")) -> FitJob:
 )
 def test_instances_of_one_moment_are_not_taken_for_a_long_batch(examples, brief):
     """What counts is how long the best known node was heard."""
-    assert too_brief(job(examples)) == brief
+    assert is_too_brief(job(examples)) == brief
 
 
 def test_a_continued_fit_is_the_ridge_on_every_reading_of_everybody():
@@ -158,7 +158,7 @@ def test_a_batch_of_one_hour_does_not_overturn_what_the_group_knew(monkeypatch):
     known = right_at_another_hour(fleet, first)  # z, from the group's statistics
     assert kept > 0.8 * known
 
-    monkeypatch.setattr(fitting, "too_brief", lambda _: False)
+    monkeypatch.setattr(fitting, "is_too_brief", lambda _: False)
     monkeypatch.setattr(fleet_rig, "FITTED", {})
     other = lived(quiet)
     assert right_at_another_hour(other, other.fits[-1]) < 0.5 * known, "it proves nothing"

@@ -18,7 +18,7 @@ from gateway.estage import (
     Kernel,
     Mixture,
     Opide,
-    Survivors,
+    SurvivorColumns,
     column_weights,
     compacted,
     fit_kernel_opid,
@@ -129,7 +129,7 @@ def continued(n=60, d_s=9, readings=200, seed=0):
 def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
     """With n = 5 there are fewer instances than columns: the fit is done in their span."""
     W_s, gram, moments, Xs, Xa, y = continued(n=n)
-    known = Survivors.of(Xs, gram, rho=0.5)
+    known = SurvivorColumns.of(Xs, gram, rho=0.5)
     model = fit_update(Xs @ W_s, Xa, y, 3, known, gamma=np.inf)
     both = np.linalg.solve(gram + Xs.T @ Xs + 0.5 * np.eye(9), moments + Xs.T @ one_hot(y, 3))
     seen = np.isin(np.arange(3), y)
@@ -147,7 +147,7 @@ def test_residual_is_not_the_ridge_of_what_z_leaves():
 
 def test_an_update_is_not_at_the_minimum_of_its_own_sentence():
     W_s, gram, _, Xs, Xa, y = continued()
-    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1)
+    model = fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5), gamma=0.1)
     A = Xa - Xa.mean(0)
     gamma = 0.1 * np.sum(A * A) / 3
     off = one_hot(y, 3) - model.scores(Xs @ W_s, Xa, Xs)
@@ -157,7 +157,7 @@ def test_an_update_is_not_at_the_minimum_of_its_own_sentence():
 
 def test_an_update_loses_its_change_of_the_survivors_when_folded():
     W_s, gram, _, Xs, Xa, y = continued()
-    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
+    model = fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5))
     assert np.abs(model.V_s).max() > 0
     assert np.allclose(
         column_weights(model, W_s).scores(Xs, Xa), model.scores(Xs @ W_s, Xa, Xs), atol=1e-12
@@ -177,13 +177,13 @@ def test_survivors_that_are_not_the_batchs_are_fitted():
         (Xs, -gram, "positive definite"),
     ]:
         with pytest.raises(BatchError, match=word):
-            fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(columns, matrix, 0.5))
+            fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(columns, matrix, 0.5))
 
 
 def test_a_mixture_is_more_than_its_forms_added_up():
     """In scores and folded, it is so much of Z, of the update and of each OPIDe setting."""
     W_s, gram, _, Xs, Xa, y = continued()
-    Z, known = Xs @ W_s, Survivors.of(Xs, gram, 0.5)
+    Z, known = Xs @ W_s, SurvivorColumns.of(Xs, gram, 0.5)
     batch = Batch.of(Z, Xa, y, 3, known)
     path = Mixture().paths(batch, [NOTHING])[0]
     mixture = np.zeros(25)
@@ -212,7 +212,7 @@ def held_out_of(knows, y, seed=0):
 def test_a_form_gets_a_share_that_nothing_speaks_for(knows):
     """Where one form knows and the others guess, it gets nearly all."""
     W_s, gram, _, Xs, Xa, y = continued()
-    batch = Batch.of(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
+    batch = Batch.of(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5))
     mixture = Mixture().choose(held_out_of(knows, y), batch)
     shares = {"z": mixture[:1], "update": mixture[1:11], "opide": mixture[11:]}
     assert shares[knows].sum() > 0.5

@@ -30,7 +30,7 @@ from gateway.estage import (
 from gateway.estage.kernel.compact import shrunk
 from gateway.estage.tuning import NOTHING
 from gateway.fitting.fit import fit_change
-from gateway.fitting.kernels import Names, best_with_kernels, landmarks_for
+from gateway.fitting.kernels import FitNames, best_with_kernels, landmarks_for
 from gateway.fitting.models import FittedKernel, fitted_model, kernel_parts
 from gateway.recall import recalled
 
@@ -233,7 +233,7 @@ def test_the_largest_order_with_a_kernel_does_not_fit(sensors, new):
     batch = Batch.of(
         rng.normal(size=(99, 16)), rng.normal(size=(99, new)), rng.integers(0, 16, 99), 16
     )
-    names = Names(columns, columns[new:], columns[:new], classes)
+    names = FitNames(columns, columns[new:], columns[:new], classes)
     count = landmarks_for(names, batch)
     assert count == LANDMARKS_MAX or (count >= 32 and new == 159)
     whole = fit_kernel_opid(batch.Z, batch.Xa, batch.y, 16, gamma=1.0)
@@ -321,9 +321,9 @@ def test_a_class_that_nobody_labelled_is_forgotten_by_a_kernel():
     assert best_with_kernels(wider, np.eye(3)[:2], names, seed=0).chosen != COMPACT
 
 
-def _ring_names() -> Names:
+def _ring_names() -> FitNames:
     columns = ("bias", "old", "x", "y")
-    return Names(columns, columns[:2], columns[2:], ("in", "out"))
+    return FitNames(columns, columns[:2], columns[2:], ("in", "out"))
 
 
 def _data(batch: Batch):

@@ -18,7 +18,7 @@ from gateway.estage import (
     Batch,
     BatchError,
     Row,
-    Survivors,
+    SurvivorColumns,
     column_weights,
     fit_best,
     fit_kernel_opid,
@@ -27,12 +27,12 @@ from gateway.estage import (
     fit_update,
 )
 from gateway.estage.batch import standard_errors, stratified_folds
-from gateway.estage.selection import taken
+from gateway.estage.selection import choice
 
 
 def thirty_readings(Z):
     """A C-stage whose survivors were Z's columns themselves."""
-    return Survivors.of(Z, 10.0 * np.eye(Z.shape[1]), rho=1.0)
+    return SurvivorColumns.of(Z, 10.0 * np.eye(Z.shape[1]), rho=1.0)
 
 
 def update(Z, Xa, y, classes):
@@ -213,7 +213,7 @@ def test_labels_that_teach_the_survivors_are_wasted():
     W_s, gram, _, Xs, Xa, y = continued(n=400, readings=30)
     Xa = np.zeros_like(Xa)
     fit, test = np.arange(200), np.arange(200, 400)
-    known = Survivors.of(Xs[fit], gram, 0.5)
+    known = SurvivorColumns.of(Xs[fit], gram, 0.5)
     best = fit_best(Xs[fit] @ W_s, Xa[fit], y[fit], 3, survivors=known, candidates=LINEAR)
     scores = best.scores(Xs[test] @ W_s, Xa[test], Xs[test])
     assert best.chosen == "mixture"
@@ -227,7 +227,7 @@ def test_an_update_that_does_harm_is_pushed():
     """A C-stage of 2,000 readings that claims to know nothing: an update would forget them."""
     W_s, gram, _, Xs, Xa, y = continued(n=560, d_s=40, readings=2000)
     Z, Xa, fit, test = Xs @ W_s, np.zeros_like(Xa), np.arange(60), np.arange(60, 560)
-    modest = Survivors.of(Xs[fit], 1e-6 * gram, 1e-6)
+    modest = SurvivorColumns.of(Xs[fit], 1e-6 * gram, 1e-6)
     best = fit_best(Z[fit], Xa[fit], y[fit], 3, survivors=modest, candidates=LINEAR)
     forgot = fit_update(Z[fit], Xa[fit], y[fit], 3, modest)
     right, harmed, kept = (
@@ -245,7 +245,7 @@ def test_an_update_that_does_harm_is_pushed():
 def test_a_new_sensor_that_knows_is_left_out_of_the_mixture():
     W_s, gram, _, Xs, Xa, y = continued(n=240, readings=300)
     fit, test = np.arange(120), np.arange(120, 240)
-    known = Survivors.of(Xs[fit], gram, 0.5)
+    known = SurvivorColumns.of(Xs[fit], gram, 0.5)
     Xa = Xa + 2 * one_hot(y, 3)
     best = fit_best(Xs[fit] @ W_s, Xa[fit], y[fit], 3, survivors=known, candidates=LINEAR)
     right = np.mean(best.scores(Xs[test] @ W_s, Xa[test], Xs[test]).argmax(1) == y[test])
@@ -261,7 +261,7 @@ def test_an_update_is_tried_without_survivors():
 
 
 def forty_labels(seed):
-    """Survivors that are right in 85 % of cases, and one new sensor that makes it 95 %."""
+    """SurvivorColumns that are right in 85 % of cases, and one new sensor that makes it 95 %."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, 3040)
     Xs = np.column_stack([(y[:, None] - 0.5) + 0.84 * rng.normal(size=(3040, 3)), np.ones(3040)])
@@ -275,7 +275,7 @@ def test_forty_labels_leave_a_plainly_useful_sensor_unused():
     batch, test = slice(1000, 1040), slice(1040, None)
     for seed in range(8):
         Xs, Xa, y, gram, W_s = forty_labels(seed)
-        known = Survivors.of(Xs[batch], gram, 1.0)
+        known = SurvivorColumns.of(Xs[batch], gram, 1.0)
         given = Xs[batch] @ W_s, Xa[batch], y[batch], 2
         best = fit_best(*given, survivors=known, seed=seed, candidates=LINEAR)
         right = np.mean(column_weights(best.model, W_s).scores(Xs, Xa)[test].argmax(1) == y[test])
@@ -291,9 +291,9 @@ def test_a_kernel_is_taken_for_a_lead_of_one_instance():
         Row(name="mixture", accuracy=0.83, behind=0.03, error=0.02, tier=1),
     ]
     table = [*behind, Row(name="kernel", accuracy=0.86, behind=0.0, error=0.0, tier=2)]
-    assert taken(table, learned=True)[0] == "mixture"
-    assert "leads by 3.0 ± 2.0 points, not enough" in taken(table, learned=True)[1]
-    assert taken(table, learned=False)[0] == "kernel"
+    assert choice(table, learned=True)[0] == "mixture"
+    assert "leads by 3.0 ± 2.0 points, not enough" in choice(table, learned=True)[1]
+    assert choice(table, learned=False)[0] == "kernel"
 
 
 def test_the_same_seed_gives_another_model():

@@ -25,7 +25,7 @@ from benchmarks.common.verdict import verdict
 from gateway.estage import (
     LINEAR,
     Batch,
-    Survivors,
+    SurvivorColumns,
     column_weights,
     compacted,
     fit_best,
@@ -56,9 +56,9 @@ class Task:
         return self.Xs @ self.W_s, self.Xa, self.y, CLASSES
 
     @property
-    def survivors(self) -> Survivors:
+    def survivors(self) -> SurvivorColumns:
         """What a gateway knows of them."""
-        return Survivors.of(self.Xs, self.gram, 1.0)
+        return SurvivorColumns.of(self.Xs, self.gram, 1.0)
 
 
 def task(seed: int = 0, readings: int = 2000) -> Task:

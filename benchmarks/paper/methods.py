@@ -18,7 +18,7 @@ from gateway.estage import (
     LINEAR,
     BestModel,
     LinearModel,
-    Survivors,
+    SurvivorColumns,
     column_weights,
     fit_best,
     fit_opid,
@@ -66,10 +66,10 @@ class Draw:
         best = replace(self, world=world).best
         return column_weights(best.model, single.W_s).matrix()
 
-    def survivors(self) -> Survivors:
+    def survivors(self) -> SurvivorColumns:
         """X^(s) of the batch, and how sure the C-stage is of its weights."""
         world = self.world
-        return Survivors.of(world.Xs[self.fit], world.gram, world.rho)
+        return SurvivorColumns.of(world.Xs[self.fit], world.gram, world.rho)
 
     def scores(self, model: Scorer) -> float:
         """Test accuracy of a model."""

@@ -30,12 +30,12 @@ from benchmarks.common.data import DATA
 from benchmarks.tflite.scores import TIMED, seconds
 from edge_opid.models.matrix import CompactModel
 from gateway.estage import LINEAR, LinearModel, column_weights, fit_best, fit_opid
-from gateway.tflite import Weights, matrix_to_tflite, to_tflite
+from gateway.tflite import WeightType, matrix_to_tflite, to_tflite
 
 SCRIPT = Path(__file__).with_name("scores.py")
 EXTRAS = {"litert": "ai_edge_litert", "tflite": "tflite_runtime"}
 ROWS_MAX = 2000
-FORMS: tuple[Weights, ...] = ("float32", "int8")
+FORMS: tuple[WeightType, ...] = ("float32", "int8")
 Array = Any
 
 

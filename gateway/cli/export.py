@@ -17,7 +17,7 @@ from gateway.cli.output import Terminal
 from gateway.registry import ChangeRecord, FitRecord
 
 if TYPE_CHECKING:
-    from gateway.tflite import Weights
+    from gateway.tflite import WeightType
 
 Floats = NDArray[np.float32]
 ROWS = ("bias", "centre", "scale", "kernel")
@@ -111,7 +111,7 @@ def _npz(predictor: ExportedPredictor) -> bytes:
     return data.getvalue()
 
 
-def _tflite(predictor: ExportedPredictor, weights: Weights) -> bytes:
+def _tflite(predictor: ExportedPredictor, weights: WeightType) -> bytes:
     from gateway.estage import LinearModel  # noqa: PLC0415 - scikit-learn takes a second to load
     from gateway.tflite import to_tflite  # noqa: PLC0415 - it needs the former
 

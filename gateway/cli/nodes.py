@@ -222,7 +222,7 @@ def forget(given: Namespace, screen: Terminal) -> int:
 
 def _what_goes(context: CommandContext, fleet: Fleet, key: NodeKey) -> Iterator[str]:
     """Line by line."""
-    where, counted = "/".join(key), context.store.census(key)
+    where, counted = "/".join(key), context.store.row_counts(key)
     what = ", ".join(f"{counted[t]} {words[counted[t] != 1]}" for t, words in WORDS.items())
     yield f"{where}: {what} go"
     yield f"{where}: its sensors are {listed(sorted(fleet.sensors[key]))}"

@@ -1,23 +1,23 @@
 """The E-stage as pure functions: from one small labelled batch to a model that uses new sensors.
 
 Everything takes Z = X^(s) W^(s) (n×c, the C-stage's scores), X^(a) (n×d_a, the new sensors) and
-labels, is seeded, computes in float64, and returns a small frozen model. `Survivors` (X^(s) and the
-C-stage's Gram matrix) let the batch's labels teach the survivors' weights, too:
+labels, is seeded, computes in float64, and returns a small frozen model. `SurvivorColumns`
+(X^(s) and the C-stage's Gram matrix) let the batch's labels teach the survivors' weights, too:
 
 >>> import numpy as np
->>> from gateway.estage import Survivors, fit_best, column_weights
+>>> from gateway.estage import SurvivorColumns, fit_best, column_weights
 >>> rng = np.random.default_rng(1)
 >>> y = rng.integers(0, 3, 60)
 >>> Xs, W_s = np.eye(3)[y] + rng.normal(size=(60, 3)), np.eye(3)
 >>> Xa = np.eye(3)[y] + 0.3 * rng.normal(size=(60, 3))
->>> known = Survivors.of(Xs, gram=40.0 * np.eye(3), rho=1.0)
+>>> known = SurvivorColumns.of(Xs, gram=40.0 * np.eye(3), rho=1.0)
 >>> best = fit_best(Xs @ W_s, Xa, y, classes=3, survivors=known, seed=0)
 >>> small = column_weights(best.model, W_s)            # what a node needs: one matrix
 >>> small.matrix().shape
 (7, 3)
 """
 
-from gateway.estage.batch import Batch, BatchError, Survivors
+from gateway.estage.batch import Batch, BatchError, SurvivorColumns
 from gateway.estage.kernel.compact import Compacted, compacted
 from gateway.estage.kernel.exact import Kernel, KernelModel, KernelOpid, fit_kernel_opid
 from gateway.estage.kernel.landmark import COMPACT, LandmarkOpid
@@ -49,7 +49,7 @@ __all__ = [
     "Opide",
     "Rounded",
     "Row",
-    "Survivors",
+    "SurvivorColumns",
     "Update",
     "column_weights",
     "compacted",

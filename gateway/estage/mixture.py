@@ -23,7 +23,7 @@ import numpy as np
 from gateway.estage.batch import Batch, Floats, Ints, standard_errors
 from gateway.estage.models import LinearPath
 from gateway.estage.opide import Opide
-from gateway.estage.tuning import Single, instance_losses, log_loss, one_of
+from gateway.estage.tuning import OneSetting, instance_losses, log_loss, one_of
 from gateway.estage.update import Update
 
 PARTS = 10
@@ -35,7 +35,7 @@ TEMPERATURES: Floats = np.geomspace(1, 30, 25)
 """t's grid: a least-squares score has a slope of 4 near ½, and more where classes are clear."""
 
 
-class AsItIs(Single):
+class CStageScores(OneSetting):
     """The C-stage's own scores: a form with one setting and nothing to fit."""
 
     name, count = "z", 1
@@ -47,8 +47,8 @@ class AsItIs(Single):
         return [LinearPath(name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={}) for _ in held]
 
 
-Form = AsItIs | Update | Opide
-FORMS: tuple[Form, ...] = (AsItIs(), Update(), Opide())
+MixedForm = CStageScores | Update | Opide
+FORMS: tuple[MixedForm, ...] = (CStageScores(), Update(), Opide())
 """What is mixed, Z first."""
 
 
@@ -86,13 +86,13 @@ class Mixture:
         return np.concatenate([part * own for part, own in zip(share, settings, strict=True)])
 
 
-def forms_for(batch: Batch) -> tuple[Form, ...]:
+def forms_for(batch: Batch) -> tuple[MixedForm, ...]:
     """All forms; without the survivors' columns there is no update."""
     known = batch.survivors is not None
     return tuple(form for form in FORMS if known or not isinstance(form, Update))
 
 
-def split(scores: Floats, batch: Batch) -> Iterator[tuple[Form, Floats]]:
+def split(scores: Floats, batch: Batch) -> Iterator[tuple[MixedForm, Floats]]:
     """Each form with its own part of R×P×n×c held-out scores."""
     start = 0
     for form in forms_for(batch):

@@ -46,7 +46,7 @@ MATRIX_BYTES = 96
 
 
 @dataclass(frozen=True)
-class Names:
+class FitNames:
     """What the rows and columns of a fit are called."""
 
     columns: tuple[str, ...]
@@ -58,15 +58,15 @@ class Names:
 # -- 1: the room -----------------------------------------------------------------------------------
 
 
-def landmarks_for(names: Names, batch: Batch) -> int:
+def landmarks_for(names: FitNames, batch: Batch) -> int:
     """How many landmarks an order for these columns can carry; 0 where it cannot carry one."""
     others = len(names.columns) * len(names.classes) + len(names.new)
-    room = room_for(names.columns, names.classes) - FLOAT_BYTES * others - 8 * MATRIX_BYTES
+    room = bytes_left(names.columns, names.classes) - FLOAT_BYTES * others - 8 * MATRIX_BYTES
     return min(LANDMARKS_MAX, landmarks_that_fit(batch, room))
 
 
 @lru_cache(maxsize=64)
-def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
+def bytes_left(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
     """The bytes that are left for weights in the largest order with these columns.
 
     One fit serves a whole cohort, and may be made before the last node has joined it: so ids and
@@ -98,7 +98,7 @@ def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
 
 
 def best_with_kernels(
-    batch: Batch, W_s: Floats, names: Names, seed: int, nodes: Sequence[Hashable] | None = None
+    batch: Batch, W_s: Floats, names: FitNames, seed: int, nodes: Sequence[Hashable] | None = None
 ) -> BestModel:
     """The best of the linear forms and the compact kernel; a kernel only if nodes would take it."""
     task = batch.Z, batch.Xa, batch.y, batch.classes
@@ -111,7 +111,7 @@ def best_with_kernels(
     return fit(candidates=LINEAR)
 
 
-def fits_nodes(best: BestModel, W_s: Floats, names: Names) -> bool:
+def fits_nodes(best: BestModel, W_s: Floats, names: FitNames) -> bool:
     """Whether a node would take it: columns of almost no spread can make scores overflow."""
     try:
         node_form(best, W_s, names).node_model()
@@ -120,7 +120,7 @@ def fits_nodes(best: BestModel, W_s: Floats, names: Names) -> bool:
     return True
 
 
-def node_form(best: BestModel, W_s: Floats, names: Names) -> FittedKernel:
+def node_form(best: BestModel, W_s: Floats, names: FitNames) -> FittedKernel:
     """The chosen kernel in float32, as it is kept and pushed."""
     assert isinstance(best.model, KernelModel)
     parts = kernel_parts(W_s, best.model)

@@ -30,7 +30,7 @@ class Fitter(Protocol):
     def submit(self, job: FitJob, now_ms: int) -> None:
         """Begin this job as soon as those before it are done."""
 
-    def finished(self) -> list[Outcome]:
+    def take_finished(self) -> list[Outcome]:
         """The outcomes since the last time, in order. Never waits."""
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class InlineFitter:
         """Fit now."""
         self._outcomes.append(attempt(job, now_ms))
 
-    def finished(self) -> list[Outcome]:
+    def take_finished(self) -> list[Outcome]:
         """The outcomes since the last time."""
         found, self._outcomes = self._outcomes, []
         return found
@@ -78,7 +78,7 @@ class ThreadFitter:
         """Queue the job."""
         self._pending.append(self._pool.submit(self._fit, job, now_ms))
 
-    def finished(self) -> list[Outcome]:
+    def take_finished(self) -> list[Outcome]:
         """The outcomes that are ready, in the order of submission."""
         found = []
         while self._pending and self._pending[0].done():

@@ -197,7 +197,7 @@ class FleetStore:
         with self._leading("forgetting the examples of closed changes") as connection:
             connection.execute(delete(EXAMPLES).where(EXAMPLES.c.change.in_(closed)))
 
-    def census(self, key: NodeKey) -> dict[str, int]:
+    def row_counts(self, key: NodeKey) -> dict[str, int]:
         """How many rows there are of a node, by table: what goes when it is forgotten."""
         with self._database.reading(f"counting what is known of {'/'.join(key)}") as connection:
             return {

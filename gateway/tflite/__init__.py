@@ -14,6 +14,6 @@ Read in this order: `export` (what goes in), `rounding` (int8), `graph` (what it
 (its bytes).
 """
 
-from gateway.tflite.export import ExportError, Weights, matrix_to_tflite, to_tflite
+from gateway.tflite.export import ExportError, WeightType, matrix_to_tflite, to_tflite
 
-__all__ = ["ExportError", "Weights", "matrix_to_tflite", "to_tflite"]
+__all__ = ["ExportError", "WeightType", "matrix_to_tflite", "to_tflite"]

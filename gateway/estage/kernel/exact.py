@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from gateway.estage.batch import Batch, Floats, Ints
 from gateway.estage.opid import penalties
-from gateway.estage.tuning import Single, tuned
+from gateway.estage.tuning import OneSetting, tuned
 
 STRENGTHS = 10.0 ** np.linspace(2, -4, 9)
 """γ's grid in units of M's mean eigenvalue."""
@@ -91,11 +91,11 @@ class KernelPath:
 
     def mixed(self, mixture: Floats) -> KernelModel:
         """The chosen model, its balance alternated to the end."""
-        return settled(self.models[int(mixture.argmax())], self.target, *self.p)
+        return alternated(self.models[int(mixture.argmax())], self.target, *self.p)
 
 
 @dataclass(frozen=True)
-class KernelOpid(Single):
+class KernelOpid(OneSetting):
     """The candidate: a few kernels, every γ."""
 
     kernels: tuple[Kernel, ...] = (Kernel("rbf", 1.0), Kernel("poly", 2.0))
@@ -181,7 +181,7 @@ def dual_model(
     )
 
 
-def settled(model: KernelModel, Y: Floats, p1: float, p2: float) -> KernelModel:
+def alternated(model: KernelModel, Y: Floats, p1: float, p2: float) -> KernelModel:
     """Eq. 16 and 17 in the dual, in turn, until w₁ stands still."""
     K_s, K_b = kernel_pair(model.kernel, model.support, len(model.bias))
     w1, gamma = np.clip(model.details["w1"], 0.05, 0.95), model.details["gamma"]
