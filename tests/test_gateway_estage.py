@@ -8,6 +8,8 @@ from support.oracle import one_hot
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
+from support.landmark_oracle import shrunk
+
 from benchmarks.paper.residual import fit_residual
 from benchmarks.paper.strength import RHOS, chosen_rho, left_out_error
 from edge_opid import MismatchError
@@ -20,7 +22,6 @@ from gateway.estage import (
     Opide,
     SurvivorColumns,
     column_weights,
-    compacted,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
@@ -29,7 +30,7 @@ from gateway.estage import (
     z_alone,
 )
 from gateway.estage.fold_sums import training_sums
-from gateway.estage.kernel.compact import landmarks_that_fit, shrunk
+from gateway.estage.kernel.landmark import LandmarkOpid, landmarks_that_fit
 from gateway.estage.logistic import by_liblinear, by_newton, one_vs_rest
 from gateway.estage.mixture import sure_shares
 from gateway.estage.opid import penalties
@@ -327,28 +328,14 @@ def test_all_rows_as_landmarks_are_not_the_exact_kernel(kernel):
     assert np.allclose(every.scores(Z, Xa), exact.scores(Z, Xa), atol=1e-4)
 
 
-def test_a_ring_is_not_seen_by_the_kernel_or_lost_by_its_compact_form():
-    """No linear form can tell inside from outside; 40 landmarks can, and say what they lose."""
-    rng = np.random.default_rng(3)
-    Xa = rng.normal(size=(200, 2))
-    y = (np.linalg.norm(Xa, axis=1) > 1.18).astype(int)
-    Z = 0.1 * rng.normal(size=(200, 2)) + 0.5
-    batch = Batch.of(Z, Xa, y, 2)
-    linear = np.mean(fit_opid(Z, Xa, y, 2).scores(Z, Xa).argmax(1) == y)
-    model = fit_kernel_opid(Z, Xa, y, 2)
-    small = compacted(model, batch, count=40)
-    assert small.exact_accuracy > linear + 0.2
-    assert abs(small.loss) <= 0.03
-    assert len(small.model.support) <= 40
-    assert small.nbytes == 4 * (40 * (4 + 2 * 2) + 2 * 4 + 2)
-
-
 def test_landmarks_that_fit_do_not_fit():
     Z, Xa, y = world()
     batch = Batch.of(Z, Xa, y, 3)
     count = landmarks_that_fit(batch, 4096)
-    model = fit_kernel_opid(Z, Xa, y, 3)
-    assert compacted(model, batch, count).nbytes <= 4096 < 4 * ((count + 1) * 16 + 23)
+    model = LandmarkOpid(count=count).paths(batch, [NOTHING])[0].models[0]
+    parts = model.centre, model.scale, model.support, model.A_s, model.A_b, model.bias
+    numbers = sum(part.size for part in parts)
+    assert 4 * numbers <= 4096 < 4 * ((count + 1) * 16 + 23)
 
 
 def test_the_folded_matrix_scores_differently():

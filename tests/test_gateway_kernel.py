@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.fleet_rig import CLASSES, FITTED, POLICY, SITE, FleetRig
+from support.landmark_oracle import shrunk
 from support.rig import KEY
 from test_gateway_changes import deploy, live, served_accuracy
 from test_gateway_cli import save_to_file, write_config
@@ -27,7 +28,6 @@ from gateway.estage import (
     fit_best,
     fit_kernel_opid,
 )
-from gateway.estage.kernel.compact import shrunk
 from gateway.estage.tuning import NOTHING
 from gateway.fitting.fit import fit_change
 from gateway.fitting.kernels import FitNames, best_with_kernels, landmarks_for

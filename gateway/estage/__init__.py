@@ -18,7 +18,6 @@ labels, is seeded, computes in float64, and returns a small frozen model. `Survi
 """
 
 from gateway.estage.batch import Batch, BatchError, SurvivorColumns
-from gateway.estage.kernel.compact import Compacted, compacted
 from gateway.estage.kernel.exact import Kernel, KernelModel, KernelOpid, fit_kernel_opid
 from gateway.estage.kernel.landmark import COMPACT, LandmarkOpid
 from gateway.estage.mixture import Mixture
@@ -37,7 +36,6 @@ __all__ = [
     "BatchError",
     "BestModel",
     "ColumnWeights",
-    "Compacted",
     "Kernel",
     "KernelModel",
     "KernelOpid",
@@ -52,7 +50,6 @@ __all__ = [
     "SurvivorColumns",
     "Update",
     "column_weights",
-    "compacted",
     "fit_best",
     "fit_kernel_opid",
     "fit_opid",

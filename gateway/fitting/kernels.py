@@ -2,8 +2,8 @@
 
 1. How many landmarks: as many as the largest order for these columns has room for, however long
    its sensors' names, and no more than nodes take.
-2. The candidate is the compact form itself (`estage.landmark`). It is chosen by the same rule as
-   every other, by its own held-out hits, so it wins only where no single matrix comes close.
+2. The candidate is the compact form itself (`estage.kernel.landmark`). It is chosen by the same rule
+   as every other, by its own held-out hits, so it wins only where no single matrix comes close.
 3. If it wins, the exact kernel is judged on the same folds: the difference is what being compact
    costs, and is reported with the fit.
 """
@@ -35,7 +35,7 @@ from gateway.estage import (
     hits_on,
 )
 from gateway.estage.batch import standard_errors
-from gateway.estage.kernel.compact import FLOAT_BYTES, landmarks_that_fit
+from gateway.estage.kernel.landmark import FLOAT_BYTES, landmarks_that_fit
 from gateway.estage.selection import KERNEL_TIER
 from gateway.fitting.job import Floats
 from gateway.fitting.models import FittedKernel, kernel_parts

@@ -1,4 +1,4 @@
-"""OPID with a kernel (Eq. 13–18 by the kernel trick), and its compact form for nodes.
+"""OPID with a kernel (Eq. 13–18 by the kernel trick), on the whole batch.
 
 With K^(s) and K̄ the kernel matrices of Z and of [Z, X^(a)], M = w₁K^(s)/p₁ + w₂K̄/p₂ and
 α = (M/γ + I)⁻¹ Y, the weights are V^(s) = Φ(Z)ᵀα·w₁/(γp₁) and V̄ = Φ(Z̄)ᵀα·w₂/(γp₂), and the
@@ -69,12 +69,6 @@ class KernelModel:
         c = len(self.bias)
         on_Z = self.kernel(rows[:, :c], self.support[:, :c]) @ self.A_s
         return np.asarray(on_Z + self.kernel(rows, self.support) @ self.A_b + self.bias)
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers have to be pushed."""
-        parts = self.centre, self.scale, self.support, self.A_s, self.A_b, self.bias
-        return sum(part.size for part in parts)
 
 
 @dataclass(frozen=True)
@@ -207,7 +201,7 @@ def fit_kernel_opid(
     folds: int = 5,
     seed: int = 0,
 ) -> KernelModel:
-    """OPID in the dual, kernel and γ by cross-validation. It keeps the batch: see `compacted`."""
+    """OPID in the dual, kernel and γ by cross-validation. It keeps the batch: see `landmark`."""
     candidate = KernelOpid(tuple(kernels), gammas=None if gamma is None else (gamma,))
     model = tuned(candidate, Batch.of(Z, Xa, y, classes), folds, seed)
     assert isinstance(model, KernelModel)
