@@ -2,8 +2,8 @@
 
 1. How many landmarks: as many as the largest order for these columns has room for, however long
    its sensors' names, and no more than nodes take.
-2. The candidate is the compact form itself (`estage.kernel.landmark`). It is chosen by the same rule
-   as every other, by its own held-out hits, so it wins only where no single matrix comes close.
+2. The candidate is the compact form itself (`kernel.landmark`). It is chosen by the same rule as
+   every other, by its own held-out hits, so it wins only where no single matrix comes close.
 3. If it wins, the exact kernel is judged on the same folds: the difference is what being compact
    costs, and is reported with the fit.
 """
