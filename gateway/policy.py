@@ -83,10 +83,10 @@ class Policy:
             complaint = f"must be {' or '.join(DTYPES)}, got {self.weights!r}"
             raise SettingError("gateway.weights", complaint)
 
-    def sizes(self) -> tuple[int, ...]:
+    def batch_sizes(self) -> tuple[int, ...]:
         """The batch sizes at which a change is fitted: none yet, the first ones, then doubling.
 
-        >>> Policy(batch_max=300).sizes()
+        >>> Policy(batch_max=300).batch_sizes()
         (0, 30, 60, 120, 240, 300)
         """
         found, size = [0], self.first_batch

@@ -63,7 +63,7 @@ def describe(config: GatewayConfig, public_key: str) -> Iterator[str]:
         yield f"group {group.id} of site {group.site}: {', '.join(group.nodes) or 'no nodes'}"
         yield f"  classes {', '.join(group.classes)}"
     yield f"a sensor silent for {policy.silence_s:g} s is retired"
-    sizes = ", ".join(map(str, policy.sizes()))
+    sizes = ", ".join(map(str, policy.batch_sizes()))
     yield f"a change is fitted on {sizes} labelled instances, for {policy.gather_s / 86400:g} days"
     yield f"weights travel as {policy.weights}; λ {policy.lam:g}, ρ {policy.rho:g}"
     lock = "without TLS" if broker.tls is None else f"TLS, trusting {broker.tls.ca}"

@@ -150,7 +150,7 @@ class Changes:
         """
         count = len(self._fleet.examples[change.id])
         done = max(change.fitted, self._tried.get(change.id, -1))
-        reached = [size for size in self._policy.sizes() if done < size <= count]
+        reached = [size for size in self._policy.batch_sizes() if done < size <= count]
         return reached[0] if reached and self._summaries_in(change, now_ms) else None
 
     def _summaries_in(self, change: ChangeRecord, now_ms: int) -> bool:
