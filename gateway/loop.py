@@ -197,7 +197,7 @@ class GatewayLoop:
         return "done"
 
     def _take_fits(self) -> None:
-        for outcome in self._fitter.finished():
+        for outcome in self._fitter.take_finished():
             match outcome:
                 case FitRecord():
                     self._tell_of(outcome)
@@ -235,7 +235,7 @@ class GatewayLoop:
     def _insisted(self, attempt: Callable[[], None]) -> bool:
         """Try until the database does not refuse for a while; False when told to stop meanwhile.
 
-        A `MasterError` is not tried again: somebody else decides now, and what we believe may be
+        A `LeaderError` is not tried again: somebody else decides now, and what we believe may be
         out of date.
         """
         wait_s = RETRY_S

@@ -10,6 +10,7 @@ import pytest
 from support.failing_files import failing_files
 from support.fleet_rig import CLASSES, SITE, FleetRig
 from support.gateway_process import GatewayProcess
+from support.inline_fitter import InlineFitter
 from support.mosquitto import Mosquitto
 from support.node_process import listening, wait_until
 
@@ -24,7 +25,6 @@ from edge_opid.wire import (
     encode,
 )
 from gateway.clock import GatewayClock
-from gateway.fitting.worker import InlineFitter
 from gateway.loop import GatewayLoop
 from gateway.store import DatabaseError, FleetStore
 

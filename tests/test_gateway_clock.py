@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.inline_fitter import InlineFitter
 from support.rig import KEY
 
 from edge_opid.link.contract import Connected
@@ -14,7 +15,6 @@ from edge_opid.wire import SensorDeployed, Status
 from gateway.__main__ import main
 from gateway.clock import GatewayClock
 from gateway.decisions.gateway import Gateway
-from gateway.fitting.worker import InlineFitter
 from gateway.loop import GatewayLoop
 from gateway.policy import Policy
 from gateway.recall import recalled

@@ -298,7 +298,7 @@ class Chatter:
         if self.rng.random() < 0.4:
             return None
         W = [[self._number() for _ in CLASSES] for _ in range(rows)]
-        return Weights("folded", {"W": Matrix.of(W)})
+        return Weights("matrix", {"W": Matrix.of(W)})
 
     def _foreign(self) -> tuple[str, bytes]:
         topic = self.rng.choice(

@@ -2,7 +2,7 @@
 
 1. A version is used once: the order is saved before it is published, and the next one is above
    both the last order and what is believed of the node (a restored database knows less). Only where
-   that would be too far ahead for the node to follow it is lower: `registry.reported`.
+   that would be too far ahead for the node to follow it is lower: `registry.reports`.
 2. An order is absolute: layout, classes, weights, all of it. A node that slept through three
    changes obeys the last one and has missed nothing.
 3. After a key rotation an order that the new key did not sign is given again, under a new version:
@@ -75,7 +75,17 @@ class OrderPublisher:
         )
         payload = seal_desired(desired, self._key)
         size = -1 if model is None else model.size
-        fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms, size))
+        fleet.put(
+            OrderRecord(
+                site=key[0],
+                node=key[1],
+                version=desired.version,
+                layout_version=layout.version,
+                payload=payload,
+                at_ms=now_ms,
+                fit=size,
+            )
+        )
         self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
         self._foreign.discard(key)
         return self._publication(key)

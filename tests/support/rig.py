@@ -70,7 +70,7 @@ def desired(version, layout_version=1, sensors=("a", "b", "c"), weights=None, **
 
 
 def folded(W) -> Weights:
-    return Weights("folded", {"W": Matrix.of(W)})
+    return Weights("matrix", {"W": Matrix.of(W)})
 
 
 @dataclass
