@@ -9,7 +9,7 @@ from support.fleet_rig import CLASSES, SITE, FleetRig
 from support.rig import KEY
 
 from edge_opid.link.contract import Connected
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.wire import SensorDeployed, Status
 from gateway.__main__ import main
 from gateway.clock import GatewayClock
@@ -33,7 +33,7 @@ class Dark:
 
     def __init__(self):
         self.events = [Connected(True, "MQTT 5")]
-        self.subscribe = self.unsubscribe = self.start = lambda *_: None
+        self.subscribe = self.unsubscribe = self.start = self.check = lambda *_: None
         self.publish = lambda *_, **__: True
 
     def poll(self, _timeout_s):

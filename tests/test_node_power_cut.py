@@ -26,7 +26,7 @@ from edge_opid.node.journal_records import Accepted, Closed, Labelled, Ordered, 
 from edge_opid.node.node import Node
 from edge_opid.node.snapshot import pack_state
 from edge_opid.service.loop import NodeLoop
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import Store
 from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import (

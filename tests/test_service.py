@@ -16,8 +16,10 @@ from support.store_life import SMALL, state_after
 from edge_opid.link import Will
 from edge_opid.node.actions import Append, Commit, Publish, Release
 from edge_opid.service import log
-from edge_opid.service.loop import RETRY_MS, NodeLoop, SteadyClock
-from edge_opid.service.notify import Systemd, read_status
+from edge_opid.service.clock import SteadyClock
+from edge_opid.service.loop import RETRY_MS, NodeLoop
+from edge_opid.service.status_file import read_status
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import Store
 from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.testing.memory_broker import Outgoing
@@ -546,8 +548,8 @@ def test_systemd_hears_ready_alive_and_stopping(tmp_path, monkeypatch):
 
 def test_a_watchdog_meant_for_another_process_is_left_alone():
     notify = Systemd({"NOTIFY_SOCKET": "@absent", "WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"})
-    notify.alive(0)
-    notify.ready()
+    notify.tell_alive(0)
+    notify.tell_ready()
 
 
 def test_a_log_line_holds_what_happened_and_no_secret(tmp_path):

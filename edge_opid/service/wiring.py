@@ -16,9 +16,10 @@ from edge_opid.models.tflite import load_tflite
 from edge_opid.node.external_model import NAME, ExternalModel
 from edge_opid.node.node import Node
 from edge_opid.service import log
+from edge_opid.service.clock import SteadyClock
 from edge_opid.service.journal_writer import STORE_LIMITS
-from edge_opid.service.loop import NodeLoop, SteadyClock
-from edge_opid.service.notify import Systemd
+from edge_opid.service.loop import NodeLoop
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import RealDisk, Recovered, Store, StoreError
 from edge_opid.wire import Channel, NodeTopics, Status, encode
 
@@ -65,20 +66,20 @@ def served(config: ServiceConfig) -> ExternalModel | None:
 
 
 @contextmanager
-def open_service(config: ServiceConfig, notify: Systemd) -> Iterator[NodeLoop]:
-    """A service on the real disk and the real broker, ready to `run`."""
+def open_loop(config: ServiceConfig, systemd: Systemd) -> Iterator[NodeLoop]:
+    """A node on the real disk and the real broker, ready to `run`."""
     with open_node(config, served(config)) as (node, store, recovered):
         clock = SteadyClock()
         topic = str(NodeTopics(config.node.site, config.node.node).to(Channel.STATUS))
         now = node.status(clock.now_ms())
         will = Status.last_will(now.layout_version, now.model_version, now.version)
         link = MqttLink(replace(config.broker, will=Will(topic, encode(will))))
-        service = NodeLoop(
+        loop = NodeLoop(
             node,
             link,
             store,
             clock,
-            notify,
+            systemd,
             status_topic=topic,
             status_file=config.status_file,
             saved_at=recovered.index,
@@ -86,6 +87,6 @@ def open_service(config: ServiceConfig, notify: Systemd) -> Iterator[NodeLoop]:
         if not recovered.end:
             log.warning("begins anew", folder=config.state_folder, why="it holds no state")
         for note in recovered.notes:
-            service.counts[f"store_{note.kind}"] += 1
+            loop.counts[f"store_{note.kind}"] += 1
             log.warning("store", kind=note.kind, file=note.file, note=note.sentence)
-        yield service
+        yield loop

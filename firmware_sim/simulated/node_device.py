@@ -16,8 +16,9 @@ from nacl.signing import VerifyKey
 from edge_opid.config.node import NodeConfig
 from edge_opid.link.contract import LinkError, Will
 from edge_opid.node.node import Node
-from edge_opid.service.loop import NodeLoop, SteadyClock
-from edge_opid.service.notify import Systemd
+from edge_opid.service.clock import SteadyClock
+from edge_opid.service.loop import NodeLoop
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import StoreLimits
 from edge_opid.wire import Channel, NodeTopics, Status, encode
 from firmware_sim.chaos.node_checks import Chronicle, WatchedStore

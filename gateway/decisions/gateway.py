@@ -96,10 +96,10 @@ class Gateway:
             Reading: self._reading,
         }
 
-    def subscriptions(self) -> list[str]:
-        """What is always listened to."""
+    def subscriptions(self) -> dict[str, int]:
+        """What is always listened to, and with which quality of service."""
         sites = sorted({group.site for group in self.fleet.groups.values()})
-        return [str(each) for site in sites for each in gateway_filters(site)]
+        return {str(each): 1 for site in sites for each in gateway_filters(site)}
 
     # -- messages ------------------------------------------------------------------------------
 
