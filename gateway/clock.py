@@ -29,5 +29,5 @@ class GatewayClock(SteadyClock):
         step_ms = int(self._wall() * 1000) - self.now_ms()
         if abs(step_ms) < STEP_MS:
             return 0
-        self._start_ms += step_ms
+        self._offset_s += step_ms / 1000
         return step_ms

@@ -24,11 +24,11 @@ class SteadyClock:
     ) -> None:
         self._wall, self._monotonic = wall, monotonic
         self._began_s = monotonic()
-        self._start_ms = int(wall() * 1000)
+        self._offset_s = wall() - self._began_s
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, as far as this machine knew when the service started."""
-        return self._start_ms + self.passed_ms()
+        return int((self._offset_s + self._monotonic()) * 1000)
 
     def passed_ms(self) -> int:
         """Milliseconds since the service started, whoever sets the wall clock."""
