@@ -85,7 +85,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         return self.gateway.subscriptions()
 
     def _begin(self) -> dict[str, object]:
-        self.gateway.disconnected()  # until the link says otherwise
+        self.gateway.on_disconnected()  # until the link says otherwise
         fleet = self.gateway.fleet
         return {"nodes": len(fleet.nodes), "changes": len(fleet.changes)}
 
@@ -97,21 +97,21 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         step_ms = self._clock.follow()
         if step_ms:
             self.counts["clock_set"] += 1
-            self.gateway.clock_set(step_ms, self._clock.now_ms())
+            self.gateway.on_clock_set(step_ms, self._clock.now_ms())
 
     # -- 1: what comes in ----------------------------------------------------------------------
 
     def _handle(self, delivery: Delivery) -> bool:
-        self._actions += self.gateway.handle(delivery.topic, delivery.payload, self._clock.now_ms())
+        self.gateway.handle(delivery.topic, delivery.payload, self._clock.now_ms())
         self._deliveries.append(delivery)
         return True
 
     def _on_connected(self, event: Connected) -> None:
         now_ms = self._clock.now_ms()
-        self._actions += self.gateway.connected(event.session_present, now_ms)
+        self._actions += self.gateway.on_connected(event.session_present, now_ms)
 
     def _on_disconnected(self, event: Disconnected) -> None:  # noqa: ARG002
-        self.gateway.disconnected()
+        self.gateway.on_disconnected()
 
     def _take_commands(self) -> None:
         """What operators left in the database, twice a second; they must see that we serve it."""
@@ -152,10 +152,10 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         for outcome in self._fitter.finished():
             match outcome:
                 case FitRecord():
-                    self._tell_of(outcome)
-                    self.gateway.fitted(outcome)
+                    self._log_fit(outcome)
+                    self.gateway.on_fitted(outcome)
                 case FitFailed(change, why):
-                    self.gateway.fit_failed(change, why)
+                    self.gateway.on_fit_failed(change, why)
 
     def _tick(self) -> None:
         passed_ms = self._clock.passed_ms()
@@ -171,17 +171,17 @@ class GatewayLoop(BaseLoop[GatewayClock]):
     def _settle(self) -> None:
         """Save, perform, acknowledge."""
         records = self.gateway.fleet.take_unsaved()
-        if not self._insisted(lambda: self._save(records)):
+        if not self._insist(lambda: self._save(records)):
             return  # nothing was acknowledged: it all comes again
         self._outcomes.clear()
         actions, self._actions = self._actions, []
         for action in actions:
-            self._insisted(partial(self._perform, action))
+            self._insist(partial(self._perform, action))
         deliveries, self._deliveries = self._deliveries, []
         for delivery in deliveries:
             self._link.acknowledge(delivery)
 
-    def _insisted(self, attempt: Callable[[], None]) -> bool:
+    def _insist(self, attempt: Callable[[], None]) -> bool:
         """Try until the database does not refuse for a while; False when told to stop meanwhile.
 
         A `MasterError` is not tried again: somebody else decides now, and what we believe may be
@@ -236,7 +236,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
 
     # -- how it goes ---------------------------------------------------------------------------
 
-    def _tell_of(self, fit: FitRecord) -> None:
+    def _log_fit(self, fit: FitRecord) -> None:
         log.info(
             "fitted",
             change=fit.change,

@@ -92,12 +92,12 @@ def test_what_waits_for_its_database_is_alive_for_systemd_and_says_what_for():
         if refusals:
             raise refusals.pop(0)
 
-    assert runner._insisted(attempt)
+    assert runner._insist(attempt)
     assert said[0] == "STATUS=waiting for the database: no 0"
     assert said[-1] == "STATUS="
     assert "WATCHDOG=1" in said
     with pytest.raises(DatabaseError, match="rights"):
-        runner._insisted(lambda: (_ for _ in ()).throw(DatabaseError("rights", transient=False)))
+        runner._insist(lambda: (_ for _ in ()).throw(DatabaseError("rights", transient=False)))
 
 
 # -- the unit --------------------------------------------------------------------------------------
