@@ -106,7 +106,7 @@ def test_a_label_comes_late_and_twice():
         late(rig, 3, "purple")
         rig.read(4, ROWS[4], LABELS[4], now_ms=4_000)  # a copy that has a label all of a sudden
     assert examples(rig) == [Example(InstanceId("s", 1, 2), 1, 2_000, ROWS[2], LABELS[2])]
-    assert rig.node.state.gathering.owed == 2
+    assert rig.node.state.examples.owed == 2
 
 
 def test_an_order_adds_its_wish_to_the_rest_of_an_earlier_one():
@@ -115,9 +115,9 @@ def test_an_order_adds_its_wish_to_the_rest_of_an_earlier_one():
     rig.order(desired(1, gather=5))
     fill(rig, 1, 3)
     rig.order(desired(1, gather=5))
-    assert rig.node.state.gathering.owed == 2
+    assert rig.node.state.examples.owed == 2
     rig.order(desired(2, gather=4))
-    assert rig.node.state.gathering.owed == 4
+    assert rig.node.state.examples.owed == 4
     rig.order(desired(3))
     fill(rig, 4, 9)
     assert len(examples(rig)) == 3
@@ -137,7 +137,7 @@ def test_a_late_label_of_a_former_layout_uses_up_the_batch():
     rig.read(11, {"a": 5.0, "b": 1.0, "d": 2.0}, now_ms=11_000)
     late(rig, 11)
     assert [example.values for example in examples(rig)] == [{"b": 1.0, "d": 2.0}]
-    assert rig.node.state.gathering.owed == 1
+    assert rig.node.state.examples.owed == 1
 
 
 def test_an_instance_is_open_when_its_sensor_is_retired():
@@ -151,7 +151,7 @@ def test_an_instance_is_open_when_its_sensor_is_retired():
     rig.order(desired(2, layout_version=2, sensors=("c",), gather=2), now_ms=2_100)
     rig.tick(3_100)
     assert len(examples(rig)) == 1
-    assert rig.node.state.gathering.owed == 2
+    assert rig.node.state.examples.owed == 2
     assert rig.node.counts["learned"] == 2
 
 
@@ -204,7 +204,7 @@ def test_an_example_is_lost_or_doubled_somewhere_in_a_life(moments, window_ms):
         assert seen.isdisjoint(new)
         seen.update(new)
         wish -= len(new)
-        assert rig.node.state.gathering.owed == wish >= 0
+        assert rig.node.state.examples.owed == wish >= 0
     rig.commit(0)
     assert rig.reborn().frozen() == rig.frozen()
 
@@ -238,7 +238,7 @@ def test_a_gateway_does_not_learn_who_a_new_node_is():
     """The words of the introduction are those of an order: it could be sent back as one."""
     rig = Rig.make(vanishing=("b",), window_ms=250)
     before = rig.frozen()
-    rig.run(rig.node.connected(0), 0)
+    rig.run(rig.node.on_connected(0), 0)
     (said,) = introductions(rig)
     assert (said.version, said.layout_version, said.window_ms) == (0, 0, 250)
     assert said.sensors == desired(1).sensors
@@ -249,7 +249,7 @@ def test_a_gateway_does_not_learn_who_a_new_node_is():
 def test_a_node_goes_on_introducing_itself_to_a_gateway_that_knows_it():
     """With every periodic status, until an order comes; and at every connection all the same."""
     rig = Rig.make()
-    rig.run(rig.node.connected(1), 1)
+    rig.run(rig.node.on_connected(1), 1)
     for turn in range(1, 4):
         rig.tick(1 + turn * STATUS_MS)
         rig.tick(2 + turn * STATUS_MS)
@@ -258,8 +258,8 @@ def test_a_node_goes_on_introducing_itself_to_a_gateway_that_knows_it():
     for turn in range(5, 9):
         rig.tick(turn * STATUS_MS)
     assert len(introductions(rig)) == 4
-    rig.node.disconnected()
-    rig.run(rig.node.connected(9 * STATUS_MS), 9 * STATUS_MS)
+    rig.node.on_disconnected()
+    rig.run(rig.node.on_connected(9 * STATUS_MS), 9 * STATUS_MS)
     assert [said.version for said in introductions(rig)] == [0, 0, 0, 0, 1]
     rig.tick(10 * STATUS_MS)
     assert len(introductions(rig)) == 5
@@ -296,11 +296,11 @@ def test_an_outage_fills_the_queue_with_introductions():
     """While there is no connection nothing is said, and at the next one it is said once."""
     rig = Rig.make()
     fill(rig, 1, 40)
-    rig.node.disconnected()
+    rig.node.on_disconnected()
     for turn in range(1, 100):
         rig.tick(turn * STATUS_MS)
     assert (introductions(rig), summaries(rig)) == ([], [])
-    rig.run(rig.node.connected(100 * STATUS_MS), 100 * STATUS_MS)
+    rig.run(rig.node.on_connected(100 * STATUS_MS), 100 * STATUS_MS)
     assert len(introductions(rig)) == 1
     rig.tick(101 * STATUS_MS)
     assert len(summaries(rig)) == 1
@@ -309,13 +309,13 @@ def test_an_outage_fills_the_queue_with_introductions():
 def test_a_node_introduces_itself_before_it_knows_its_scales():
     """Neither at the connection nor with a status, but as soon as the warm-up is over."""
     rig = Rig.make(sensors=UNKNOWN, warmup_readings=20)
-    rig.run(rig.node.connected(0), 0)
+    rig.run(rig.node.on_connected(0), 0)
     fill(rig, 1, 19)
     rig.tick(STATUS_MS)
-    rig.run(rig.node.connected(0), 0)
+    rig.run(rig.node.on_connected(0), 0)
     assert (introductions(rig), summaries(rig)) == ([], [])
     rig.read(20, ROWS[20], now_ms=STATUS_MS)  # the last one has no label, and ends it all the same
-    assert rig.node.state.warming is None
+    assert rig.node.state.warmup is None
     (said,) = introductions(rig)
     assert said.sensors == tuple(rig.node.state.local_models.sensors.values())
     assert all(sensor.scale != 1.0 for sensor in said.sensors)
@@ -363,7 +363,7 @@ def test_a_summary_is_uploaded_between_two_statuses():
     rig = Rig.make()
     rig.tick(STATUS_MS)
     fill(rig, 1, 500)
-    rig.run(rig.node.connected(STATUS_MS + 1), STATUS_MS + 1)
+    rig.run(rig.node.on_connected(STATUS_MS + 1), STATUS_MS + 1)
     rig.tick(STATUS_MS + 2)
     assert summaries(rig) == []
     before = rig.node.state.local_models.learner.state()

@@ -55,7 +55,7 @@ def test_a_saved_board_forgets_the_order_or_the_early_misses():
     again = Scoreboard.from_state(board.state())
     assert again.state() == board.state()
     assert again.accuracies() == {"first": 0.25, "second": 0.75}
-    again.replaced("first", "second")
+    again.move("second", to="first")
     assert again.state() == {"first": [1, 0, 1, 1]}
 
 

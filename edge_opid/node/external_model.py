@@ -39,7 +39,7 @@ class ExternalModel:
         self._predictor: Predictor | None = None
         self._misfit, self._failure = trouble, ""
 
-    def instead_of(self, made: Predicted, counts: Counter[str]) -> Predicted:
+    def predict_instead(self, made: Predicted, counts: Counter[str]) -> Predicted:
         """What the file says of the same instance; `made` itself where it does not fit."""
         predictor = self._arranged(made.columns, counts)
         if predictor is None or made.x is None:

@@ -135,7 +135,7 @@ class Memories:
         if first:
             self._inherited = self.learner.evidence
 
-    def welcome(self, sensors: Iterable[str]) -> None:
+    def take_back(self, sensors: Iterable[str]) -> None:
         """Take silent sensors back."""
         self.silent = tuple(sensor for sensor in self.silent if sensor not in set(sensors))
         target = self._without_silent()
@@ -234,11 +234,10 @@ class Memories:
         self._settle(Layout.from_dict(saved["layout"]))
         self.learner = WoodburyLearner.from_state(saved["learner"])
         self.lately = WoodburyLearner.from_state(saved["lately"])
-        if "logistic" in saved:  # older snapshots have none: it starts anew
-            self.logistic = LogisticMemory.from_state(saved["logistic"])
+        self.logistic = LogisticMemory.from_state(saved["logistic"])
         self.silent = tuple(saved["silent"])
         self.bridge = CompactModel.from_state(saved["bridge"]) if saved["bridge"] else None
-        self.blend = Blend.from_state(saved.get("blend", {}))  # older snapshots have none
+        self.blend = Blend.from_state(saved["blend"])
         if saved["parked"]:
             layout, learner = saved["parked"]
             self._parked = Layout.from_dict(layout), WoodburyLearner.from_state(learner)

@@ -45,15 +45,15 @@ class PushedModels:
         """The new one is in use; the old one keeps its record."""
         if CURRENT in self._models:
             self._models[PREVIOUS] = self._models[CURRENT]
-            board.replaced(PREVIOUS, by=CURRENT)
+            board.move(CURRENT, to=PREVIOUS)
         self._models[CURRENT] = model
 
-    def fell_back(self, board: Scoreboard) -> bool:
+    def fall_back(self, board: Scoreboard) -> bool:
         """Take the old model back if the new one does markedly worse over its first labels."""
         if PREVIOUS not in self._models or not board.worse(CURRENT, PREVIOUS):
             return False
         self._models = {CURRENT: self._models[PREVIOUS]}
-        board.replaced(CURRENT, by=PREVIOUS)
+        board.move(PREVIOUS, to=CURRENT)
         return True
 
     def clear(self, board: Scoreboard) -> None:
@@ -69,6 +69,6 @@ class PushedModels:
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> PushedModels:
         """The slots that `state` described."""
-        slots = cls()
-        slots._models = {slot: model_from_state(model) for slot, model in saved.items()}
-        return slots
+        mine = cls()
+        mine._models = {slot: model_from_state(model) for slot, model in saved.items()}
+        return mine

@@ -87,11 +87,11 @@ class Scoreboard:
         won, lost = (mine & ~theirs).bit_count(), (theirs & ~mine).bit_count()
         return won - lost > DOUBT * math.sqrt(won + lost)
 
-    def replaced(self, name: str, by: str) -> None:
-        """`name` takes the place and the record of `by`, which starts anew."""
-        self.forget(name)
-        if by in self._recent:
-            self._recent[name], self._seen[name] = self._recent.pop(by), self._seen.pop(by)
+    def move(self, name: str, to: str) -> None:
+        """Give the record of `name` to another one in the place of its own; `name` starts anew."""
+        self.forget(to)
+        if name in self._recent:
+            self._recent[to], self._seen[to] = self._recent.pop(name), self._seen.pop(name)
 
     def forget(self, name: str) -> None:
         """A predictor is gone, or is another one from now on."""

@@ -101,19 +101,19 @@ class Sequencer:
     ever acknowledged; without it, everything applied counts as committed.
 
     >>> register = SourceRegister()
-    >>> register.accepted("attic", boot=1, seq=4)
-    >>> intake = Sequencer(register)
+    >>> register.record("attic", boot=1, seq=4)
+    >>> sequencer = Sequencer(register)
     >>> def reading(seq, boot=1):
     ...     return Reading(boot, seq, time_ms=0, values={"t": 21.5})
-    >>> intake.offer("attic", reading(4), now_ms=0)
+    >>> sequencer.offer("attic", reading(4), now_ms=0)
     Duplicate(boot=1, seq=4, newest=0)
-    >>> intake.offer("attic", reading(1, boot=0), now_ms=0)  # a new card, before it knew the time
+    >>> sequencer.offer("attic", reading(1, boot=0), now_ms=0)  # a new card without a clock
     Duplicate(boot=0, seq=0, newest=1)
-    >>> intake.offer("attic", reading(6), now_ms=0)
+    >>> sequencer.offer("attic", reading(6), now_ms=0)
     Held()
-    >>> intake.due(now_ms=2_000)  # publish Ack(1, 4) to attic: please send again from 5 on
+    >>> sequencer.take_requests(now_ms=2_000)  # Ack(1, 4) to attic: send again from 5 on
     [('attic', 1, 4)]
-    >>> [each.seq for each in intake.offer("attic", reading(5), now_ms=2_100).readings]
+    >>> [each.seq for each in sequencer.offer("attic", reading(5), now_ms=2_100).readings]
     [5, 6]
     """
 
@@ -148,7 +148,7 @@ class Sequencer:
             return Take((reading, *self._drain(source, reading.boot, next_seq + 1)))
         return self._too_early(source, reading, next_seq)
 
-    def due(self, now_ms: int) -> list[tuple[str, int, int]]:
+    def take_requests(self, now_ms: int) -> list[tuple[str, int, int]]:
         """The acknowledgements (source, boot, seq) to publish again now, as requests to resend."""
         self._tell_time(now_ms)
         requests: list[tuple[str, int, int]] = []

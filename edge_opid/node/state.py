@@ -49,8 +49,8 @@ class NodeState:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.learning = Learning(len(config.classes), config.lam, config.rho, config.forgetting)
-        self.warming = NodeWarmUp.needed(config)
-        sensors = self.warming.guessed() if self.warming else described(config)
+        self.warmup = NodeWarmUp.needed(config)
+        sensors = self.warmup.guessed() if self.warmup else described(config)
         self.local_models = LocalModels(sensors, config.vanishing, config.gate, self.learning)
         self.register = SourceRegister()
         self.silence = SilenceDetector()
@@ -95,16 +95,16 @@ class NodeState:
     def _accepted(self, change: Accepted) -> list[Effect]:
         known = {s: v for s, v in change.values.items() if s in self.local_models.sensors}
         effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
-        forgotten = self.register.accepted(
+        forgotten = self.register.record(
             change.source, change.boot, change.seq, change.now_ms, useful=bool(known)
         )
         effects += [Forgotten(forgotten)] if forgotten else []
-        self.silence.heard(known, change.now_ms)
+        self.silence.hear(known, change.now_ms)
         silent = self.local_models.silent
         returned = [sensor for sensor in known if sensor in silent] if silent else []
         if returned:
             with watch() as rescued:
-                self.local_models.welcome(returned)
+                self.local_models.take_back(returned)
             self.scoreboard.forget("bridge")
             effects += noted_rescues(rescued)
             effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
@@ -142,11 +142,11 @@ class NodeState:
     @property
     def columns(self) -> tuple[str, ...]:
         """The learners' columns by name; none while what they mean is still being estimated."""
-        return self.local_models.layout.columns if self.warming is None else ()
+        return self.local_models.layout.columns if self.warmup is None else ()
 
     def _encoded(self, values: Mapping[str, float]) -> Columns | None:
         """The learners' columns; None before the warm-up has a first layout."""
-        usable = self.warming is None or self.warming.usable
+        usable = self.warmup is None or self.warmup.usable
         return self.local_models.encode(values) if usable else None
 
     def predicted(
@@ -213,7 +213,7 @@ class NodeState:
         started_over, noted = self._warm(values, truth)
         if not started_over and x is not None:
             self.local_models.learn(x, truth)
-        fell_back = self.pushed_models.fell_back(self.scoreboard)
+        fell_back = self.pushed_models.fall_back(self.scoreboard)
         examples = self.examples.report(
             entry,
             values,
@@ -226,23 +226,23 @@ class NodeState:
 
     def _warm(self, values: Mapping[str, float], truth: int | None) -> tuple[bool, list[Effect]]:
         """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
-        warming = self.warming
-        if warming is None or not warming.add(values, truth):
+        warmup = self.warmup
+        if warmup is None or not warmup.add(values, truth):
             return False, []
-        self.local_models.start_over(warming.estimated())
-        for row, label in warming.sensible_rows():
+        self.local_models.start_over(warmup.estimated())
+        for row, label in warmup.sensible_rows():
             if label is not None:
                 self.local_models.learn(self.local_models.encode(row), label)
-        if not warming.over:
+        if not warmup.over:
             return True, []
-        self.warming = None
-        return True, [Noted("values-set-aside", sentence) for sentence in warming.aside()]
+        self.warmup = None
+        return True, [Noted("values-set-aside", sentence) for sentence in warmup.aside()]
 
     # -- changes of the sensors ----------------------------------------------------------------
 
     def overdue(self, since_ms: int) -> tuple[str, ...]:
         """Sensors to be declared silent; nobody is while their references are being estimated."""
-        return () if self.warming else self.silence.overdue(self.local_models, since_ms)
+        return () if self.warmup else self.silence.overdue(self.local_models, since_ms)
 
     def _silenced(self, change: Silenced) -> list[Effect]:
         gone = [sensor for sensor in change.sensors if sensor in self.local_models.alive]
@@ -292,7 +292,7 @@ class NodeState:
             return [Noted("model-swapped")]
         for hit in right:
             self.scoreboard.record({CURRENT: 1}, int(hit))
-        fell_back = self.pushed_models.fell_back(self.scoreboard)
+        fell_back = self.pushed_models.fall_back(self.scoreboard)
         doubted = Noted("model-doubted", log=str(self.doubt))
         return [doubted, *([Noted("model-fallback")] if fell_back else [])]
 
@@ -304,7 +304,7 @@ class NodeState:
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects = summarised(self.local_models, self.layout_version)
-        if self.warming is None and self.local_models.are(
+        if self.warmup is None and self.local_models.are(
             desired.sensors, desired.vanishing, desired.gate
         ):
             self.layout_version = desired.layout_version  # adopted: another number, nothing else
@@ -315,7 +315,7 @@ class NodeState:
             self.local_models.obey(desired.sensors, desired.vanishing, desired.gate, carry)
         effects += noted_rescues(rescued)
         self.silence.expect(self.local_models.sensors, arrived, now_ms)
-        self.layout_version, self.warming = desired.layout_version, None
+        self.layout_version, self.warmup = desired.layout_version, None
         self.pushed_models.clear(self.scoreboard)
         self.doubt = None
         self.scoreboard.forget("bridge")
@@ -327,7 +327,7 @@ class NodeState:
         """Plain values and arrays, for `restored`."""
         return {
             "local_models": self.local_models.state(),
-            "warming": self.warming and self.warming.state(),
+            "warmup": self.warmup and self.warmup.state(),
             "register": self.register.state(),
             "silence": self.silence.state(),
             "joiner": self.joiner.state(),
@@ -337,7 +337,7 @@ class NodeState:
             "pushed_models": self.pushed_models.state(),
             "trial": self.trial.state(),
             "doubt": doubt_state(self.doubt),
-            "owed": self.examples.owed,
+            "examples_owed": self.examples.owed,
             "versions": [self.version, self.content, self.layout_version],
         }
 
@@ -346,7 +346,7 @@ class NodeState:
         """The state that `state` described."""
         mine = cls(config)
         mine.local_models = LocalModels.restored(saved["local_models"], mine.learning)
-        mine.warming = NodeWarmUp.restored(saved["warming"], config) if saved["warming"] else None
+        mine.warmup = NodeWarmUp.restored(saved["warmup"], config) if saved["warmup"] else None
         mine.register = SourceRegister.restored(saved["register"])
         mine.silence = SilenceDetector.restored(saved["silence"])
         mine.joiner = InstanceJoiner.from_state(saved["joiner"], config.window_ms)
@@ -354,9 +354,9 @@ class NodeState:
         mine.scoreboard = Scoreboard.from_state(saved["scoreboard"])
         mine.frequency, mine._frequent = list(saved["frequency"]), None
         mine.pushed_models = PushedModels.restored(saved["pushed_models"])
-        mine.trial = Trial.restored(saved.get("trial", ()))  # older snapshots have none
-        mine.doubt = Doubt(*saved["doubt"]) if saved.get("doubt") else None
-        mine.examples = ExampleReporter(saved["owed"])
+        mine.trial = Trial.restored(saved["trial"])
+        mine.doubt = Doubt(*saved["doubt"]) if saved["doubt"] else None
+        mine.examples = ExampleReporter(saved["examples_owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edge_opid.link.contract import Connected, Delivery, Disconnected, Link, LinkError
-from edge_opid.node.actions import Action, Append, Commit, Publish, Refused, Release, Warn
+from edge_opid.node.actions import Action, Append, Commit, Publish, Release, Warn
 from edge_opid.node.node import Node
 from edge_opid.service import log
 from edge_opid.service.base_loop import POLL_S, BaseLoop
@@ -30,12 +30,11 @@ from edge_opid.service.journal_writer import JournalWriter
 from edge_opid.service.status_file import write_status
 from edge_opid.service.systemd import Systemd
 from edge_opid.store import Store, StoreError
-from edge_opid.wire import Channel, encode
+from edge_opid.wire import encode
 
 RETRY_MS = 1_000  # between two attempts at a disk that refuses
 STATUS_MS = 3_000  # between two status files
 FAULT_SHOWN_MS = 3_600_000  # how long `degraded` shows a fault of the link that is over
-_ACK = f"/{Channel.ACK}/"
 
 
 class NodeLoop(BaseLoop[SteadyClock]):
@@ -110,10 +109,10 @@ class NodeLoop(BaseLoop[SteadyClock]):
         return not self._journal.waiting
 
     def _on_connected(self, event: Connected) -> None:  # noqa: ARG002
-        self._perform(self._node.connected(self._clock.now_ms()))
+        self._perform(self._node.on_connected(self._clock.now_ms()))
 
     def _on_disconnected(self, event: Disconnected) -> None:
-        self._node.disconnected()
+        self._node.on_disconnected()
         if event.fault:
             self._fault_at, self._node.link_trouble = self._clock.now_ms(), event.reason
 
@@ -122,10 +121,6 @@ class NodeLoop(BaseLoop[SteadyClock]):
     def _perform(self, actions: Sequence[Action]) -> None:
         """Do all of it; only then is the node's state that of the records in the store."""
         self._do(actions)
-        for reason, sentence in self._node.take_news():
-            self.counts[reason] += 1
-            if log.worth_a_line(self.counts[reason]):
-                log.warning(reason, why=sentence, count=self.counts[reason])
         if self._journal.store.committed != self._looked_at:
             self._snapshot()
 
@@ -139,18 +134,13 @@ class NodeLoop(BaseLoop[SteadyClock]):
                 case Commit():
                     self._do(self._commit())
                 case Publish(topic, payload, retain):
-                    if _ACK in topic and not self._journal.store.settled:
-                        self.counts["ack_withheld"] += 1  # it may be gone after a power cut
-                    else:
-                        self._publish(topic, payload, retain=retain)
-                case Warn(event, fields):
-                    log.warning(event, **fields)
+                    self._publish(topic, payload, retain=retain)
+                case Warn(event, times, fields):
+                    if log.worth_a_line(times):
+                        log.warning(event, **fields, count=times)
                 case Release(token):
                     if isinstance(token, Delivery):
                         self._link.acknowledge(token)
-                case Refused(reason, topic, times):
-                    if log.worth_a_line(times):
-                        log.warning("message refused", reason=reason, topic=topic, count=times)
 
     def _commit(self) -> list[Action]:
         """Try; a disk that has just refused is left alone for a while."""
@@ -164,14 +154,15 @@ class NodeLoop(BaseLoop[SteadyClock]):
         if self._trouble is not None:
             log.info("disk recovered", refusals=self.counts["commit_refused"])
         self._trouble = self._retry_at = None
-        return self._node.committed(now_ms)
+        return self._node.on_committed(now_ms)
 
     def _commit_failed(self, error: StoreError, now_ms: int) -> list[Action]:
         self.counts["commit_refused"] += 1
         if self._trouble is None or log.worth_a_line(self.counts["commit_refused"]):
             log.error("commit refused", reason=error.reason, why=error)
         self._trouble, self._retry_at = str(error), now_ms + RETRY_MS
-        return self._node.commit_failed(_short(error), now_ms)
+        durable = self._journal.store.settled
+        return self._node.on_commit_failed(_short(error), now_ms, durable=durable)
 
     def _snapshot(self, *, ending: bool = False) -> None:
         """Once after each commit, when the node's state is what was committed."""

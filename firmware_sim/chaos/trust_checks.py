@@ -22,7 +22,7 @@ NUMBER = InstanceId("trial", 0, 1)
 def check_not_turned(story: Story, name: str, state: NodeState) -> None:
     """Raise `BrokenPromise` if it serves what is turned round."""
     labelled = sum(1 for _ in state.trial.rows())
-    if state.warming is not None or not state.pushed_models or labelled < TRIAL:
+    if state.warmup is not None or not state.pushed_models or labelled < TRIAL:
         return
     chance = dice(story.seed, "trial", name)
     served = own = 0

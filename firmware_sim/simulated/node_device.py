@@ -157,7 +157,7 @@ class NodeDevice(Device):
         self.chronicle.noted(found.notes)
         self.chronicle.recovered(found.index, found.end, records)
         self.node = Node(self.config, self._keys)
-        self.node.restore(found.snapshot, records)
+        self.node.restore(found.snapshot, records, durable=store.settled)
         self.chronicle.restored(self.node, durable=store.settled)
         store.chronicle = self.chronicle  # type: ignore[attr-defined]
         self.link = self._link()

@@ -186,7 +186,7 @@ class FleetRig:
         self.awake.add(name)
         rig = self.nodes[name]
         topic = str(NodeTopics(SITE, name).to(Channel.DESIRED))
-        rig.run(rig.node.connected(self.now_ms), self.now_ms)
+        rig.run(rig.node.on_connected(self.now_ms), self.now_ms)
         if topic in self.retained:
             rig.handle(topic, self.retained[topic], self.now_ms)
         self.collect(name)
