@@ -21,11 +21,12 @@ from edge_opid.learner import Settings
 from edge_opid.node.confidence import Sharpness
 from edge_opid.node.journal_records import pack_state, unpack_state
 from edge_opid.node.memories import Learning, Memories, Survivors
-from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.scoreboard import PredictorName, Scoreboard
 
 MEASURED = 20  # values of a new sensor from which its reference and scale are taken
 SILENT = 20  # readings in a row without a sensor after which it is taken for dead
 PATTERNS = 64  # sets of missing sensors whose solutions are kept until the next reading is learned
+JUDGED = (PredictorName.LONG, PredictorName.LATELY)  # whose record decides what to carry
 CLASSES_MAX = 1000  # more are no classes: somebody has passed a measurement as a label
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -264,7 +265,7 @@ class Classifier:
         found = self._known.score_then_learn(_encoded(self._known.layout, values), number)
         self._sharpness.learn(self._known.blend.of(found), number)
         self._known.blend.record(found, number)
-        guesses = {name: int(found[name].argmax()) for name in ("long", "lately")}
+        guesses = {name: int(found[name].argmax()) for name in JUDGED}
         self._board.record(guesses, number)
 
     @property

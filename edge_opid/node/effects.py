@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_opid.node.local_models import LocalModels
+from edge_opid.node.scoreboard import PredictorName
 from edge_opid.wire import (
     LIMITS,
     Event,
@@ -26,10 +27,10 @@ class Predicted(NamedTuple):
     time_ms: int
     winner: int
     scores: NDArray[np.float32]
-    predictor: str
+    predictor: PredictorName
     model_version: int
     x: NDArray[np.float32] | None = None
-    """What it was guessed from, for whoever would guess otherwise: see `serving`."""
+    """What it was guessed from, for whoever would guess otherwise: see `external_model`."""
     columns: tuple[str, ...] = ()
     """The names of x; none while references and scales are still being estimated."""
 

@@ -20,8 +20,9 @@ import numpy as np
 
 from edge_opid.models.matrix import ModelError, NamedPredictor, Predictor
 from edge_opid.node.effects import Predicted
+from edge_opid.node.scoreboard import PredictorName
 
-NAME = "tflite"
+NAME = PredictorName.TFLITE
 """As predictions call it, and the first word of what is counted."""
 
 

@@ -378,6 +378,7 @@ class Node:
         troubles += [f"silent: {sensor}" for sensor in self.state.local_models.silent]
         troubles += [str(self.state.doubted)] if self.state.doubted else []
         troubles += self._publications.complaints(now_ms)
+        accuracies = self.state.scoreboard.accuracies()
         counts = sorted(self.counted().items())  # one message may skip 2⁵³ numbers
         return Status(
             online=online,
@@ -385,7 +386,7 @@ class Node:
             model_version=self.state.pushed_models.version(),
             time_ms=now_ms,
             counts={name: min(n, LIMITS.integer_max) for name, n in counts[: LIMITS.counts_max]},
-            accuracy=self.state.scoreboard.accuracies(),
+            accuracy={str(name): share for name, share in accuracies.items()},
             degraded=tuple(short_line(trouble) for trouble in troubles[: LIMITS.reasons_max]),
             version=self.state.version,
             silent=self.state.local_models.silent,

@@ -129,7 +129,7 @@ class Publications:
             scores=scores,
             model_version=made.model_version,
             layout_version=layout_version,
-            predictor=made.predictor,
+            predictor=made.predictor.value,
         )
         as_json = self._config.prediction_format == "json"
         return to_json(prediction) if as_json else encode(prediction)

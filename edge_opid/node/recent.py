@@ -22,6 +22,7 @@ from struct import pack, unpack
 from typing import Any
 
 from edge_opid.errors import Refusal
+from edge_opid.node.scoreboard import PredictorName
 from edge_opid.wire import InstanceId
 
 SIZE = 256  # four minutes at one instance a second
@@ -39,7 +40,7 @@ class Entry:
     numbers: tuple[InstanceId, ...]
     sensors: tuple[str, ...]
     readings: array[float]  # float64, one for each of `sensors`: replay needs the same bits
-    guesses: dict[str, int]  # predictor → index of the class
+    guesses: dict[PredictorName, int]  # predictor → index of the class
     learned: bool = False
     layout_version: int = 0
 
@@ -49,7 +50,7 @@ class Entry:
         time_ms: int,
         numbers: tuple[InstanceId, ...],
         values: Mapping[str, float],
-        guesses: Mapping[str, int],
+        guesses: Mapping[PredictorName, int],
         learned: bool = False,
         layout_version: int = 0,
     ) -> Entry:
@@ -69,10 +70,10 @@ class Recent:
 
     >>> recent = Recent(size=2)
     >>> first = InstanceId("attic", 1, 1)
-    >>> recent.remember(Entry.of(1_000, (first,), {"temp": 21.5}, {"own": 0}))
+    >>> recent.remember(Entry.of(1_000, (first,), {"temp": 21.5}, {PredictorName.OWN: 0}))
     >>> entry = recent.claim(first)
     >>> entry.values, entry.guesses
-    ({'temp': 21.5}, {'own': 0})
+    ({'temp': 21.5}, {<PredictorName.OWN: 'own'>: 0})
     >>> print(recent.claim(first).reason)  # its label has been learned
     already-labelled
     >>> print(recent.claim(time_ms=5_000, tolerance_ms=500))
@@ -177,7 +178,8 @@ class Recent:
         for time_ms, numbers, place, data, guesses, *rest in state["entries"]:
             ids = tuple(InstanceId(*each) for each in numbers)
             readings = array("d", unpack(f"<{len(layouts[place])}d", data))
-            recent.remember(Entry(time_ms, ids, layouts[place], readings, dict(guesses), *rest))
+            said = {PredictorName(name): guess for name, guess in guesses.items()}
+            recent.remember(Entry(time_ms, ids, layouts[place], readings, said, *rest))
         return recent
 
 

@@ -24,7 +24,7 @@ from edge_opid.node.memories import Columns, Learning
 from edge_opid.node.orders import Standing
 from edge_opid.node.pushed_models import CURRENT, PushedModels
 from edge_opid.node.recent import Entry, Recent
-from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.scoreboard import PREFERENCE, PredictorName, Scoreboard
 from edge_opid.node.silence import SilenceDetector
 from edge_opid.node.sources import SourceRegister
 from edge_opid.node.trial import Doubt, Trial, doubt_state, tried
@@ -38,9 +38,6 @@ from edge_opid.wire import (
     decode,
     digest,
 )
-
-PREFERENCE = ("model", "own", "lately", "bridge", "previous", "frequent")
-"""The predictors; between equals, the earlier one is served."""
 
 
 class NodeState:
@@ -105,7 +102,7 @@ class NodeState:
         if returned:
             with watch() as rescued:
                 self.local_models.take_back(returned)
-            self.scoreboard.forget("bridge")
+            self.scoreboard.forget(PredictorName.BRIDGE)
             effects += noted_rescues(rescued)
             effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
         if not known:
@@ -151,11 +148,11 @@ class NodeState:
 
     def predicted(
         self, values: Mapping[str, float], number: InstanceId, time_ms: int, x: Columns | None
-    ) -> tuple[Predicted, dict[str, int]]:
+    ) -> tuple[Predicted, dict[PredictorName, int]]:
         """What the best predictor says, and what each of them does. Changes nothing."""
         scores = self._scores(values, x)
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
-        served = self.scoreboard.served(name for name in PREFERENCE if name in scores)
+        served = self.scoreboard.best(name for name in PREFERENCE if name in scores)
         version = self.pushed_models.version(served)
         winner, said, columns = guesses[served], scores[served], self.columns
         made = Predicted(number, time_ms, winner, said, served, version, x, columns)
@@ -167,11 +164,13 @@ class NodeState:
         """A prediction for a reading that cannot be kept."""
         return self.predicted(values, number, time_ms, self._encoded(values))[0]
 
-    def _scores(self, values: Mapping[str, float], x: Columns | None) -> dict[str, Columns]:
+    def _scores(
+        self, values: Mapping[str, float], x: Columns | None
+    ) -> dict[PredictorName, Columns]:
         if self._frequent is None:
             total = max(1, sum(self.frequency))
             self._frequent = np.array(self.frequency, np.float32) / np.float32(total)
-        scores = {"frequent": self._frequent}
+        scores = {PredictorName.FREQUENT: self._frequent}
         if x is not None:
             scores |= self.local_models.scores(x)
         if self.pushed_models:
@@ -250,7 +249,7 @@ class NodeState:
             return []
         with watch() as rescued:
             self.local_models.silence(gone, self.scoreboard.carry())
-        self.scoreboard.forget("bridge")
+        self.scoreboard.forget(PredictorName.BRIDGE)
         heard = self.silence.last
         silent = [SensorSilent(sensor, change.now_ms, heard.get(sensor, 0)) for sensor in gone]
         return [*silent, *noted_rescues(rescued)]
@@ -300,7 +299,8 @@ class NodeState:
     def doubted(self) -> Doubt | None:
         """The doubt, for as long as labels have not spoken for the weights after all."""
         held = self.doubt is not None and self.pushed_models.version() == self.doubt.version
-        return None if held and not self.scoreboard.ahead("own", CURRENT) else self.doubt
+        cleared = held and not self.scoreboard.is_ahead(PredictorName.OWN, CURRENT)
+        return None if cleared else self.doubt
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects = summarised(self.local_models, self.layout_version)
@@ -318,7 +318,7 @@ class NodeState:
         self.layout_version, self.warmup = desired.layout_version, None
         self.pushed_models.clear(self.scoreboard)
         self.doubt = None
-        self.scoreboard.forget("bridge")
+        self.scoreboard.forget(PredictorName.BRIDGE)
         return [*effects, Noted("layout-changed")]
 
     # -- saving --------------------------------------------------------------------------------

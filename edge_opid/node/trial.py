@@ -98,7 +98,7 @@ def tried(
     right, own = [], []
     for values, truth in trial.rows():
         right.append(int(model.scores(local_models.encode_full(values)).argmax()) == truth)
-        own.append(int(local_models.scores(local_models.encode(values))["own"].argmax()) == truth)
+        own.append(int(local_models.own(local_models.encode(values)).argmax()) == truth)
     if not contradicts(right, own):
         return None, right
     return Doubt(model.version, sum(right), sum(own), len(own)), right
