@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from edge_opid.errors import LayoutError, MismatchError, OpidError, ReadingError, Refusal
 from edge_opid.layout import Layout, Sensor, WarmUp
 from edge_opid.learner import Settings
-from edge_opid.node.confidence import Sharpness
 from edge_opid.node.journal_records import pack_state, unpack_state
+from edge_opid.node.logistic import Sharpness
 from edge_opid.node.memories import Learning, Memories, Survivors
 from edge_opid.node.scoreboard import PredictorName, Scoreboard
 

@@ -30,7 +30,7 @@ class OrderError(OpidError, ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What a node holds when a document arrives."""
 

@@ -142,13 +142,13 @@ def introduced(state: NodeState) -> Introduction:
     """What this node is at present, its silent sensors included."""
     local_models, config = state.local_models, state.config
     return Introduction(
-        state.version,
-        state.layout_version,
-        tuple(local_models.sensors.values()),
-        local_models.vanishing,
-        local_models.gate,
-        config.classes,
-        config.window_ms,
+        version=state.version,
+        layout_version=state.layout_version,
+        sensors=tuple(local_models.sensors.values()),
+        vanishing=local_models.vanishing,
+        gate=local_models.gate,
+        classes=config.classes,
+        window_ms=config.window_ms,
     )
 
 

@@ -28,7 +28,7 @@ from edge_opid.wire import InstanceId
 SIZE = 256  # four minutes at one instance a second
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Entry:
     """One instance, what each predictor said of it, and whether its label was learned.
 
@@ -57,7 +57,15 @@ class Entry:
         """An entry from values by sensor."""
         packed = array("d", values.values())
         ids, sensors = tuple(numbers), tuple(values)
-        return cls(time_ms, ids, sensors, packed, dict(guesses), learned, layout_version)
+        return cls(
+            time_ms=time_ms,
+            numbers=ids,
+            sensors=sensors,
+            readings=packed,
+            guesses=dict(guesses),
+            learned=learned,
+            layout_version=layout_version,
+        )
 
     @property
     def values(self) -> dict[str, float]:
@@ -175,11 +183,21 @@ class Recent:
         """
         recent = cls(size)
         layouts = [tuple(each) for each in state["sensors"]]
-        for time_ms, numbers, place, data, guesses, *rest in state["entries"]:
+        for time_ms, numbers, place, data, guesses, learned, layout_version in state["entries"]:
             ids = tuple(InstanceId(*each) for each in numbers)
             readings = array("d", unpack(f"<{len(layouts[place])}d", data))
             said = {PredictorName(name): guess for name, guess in guesses.items()}
-            recent.remember(Entry(time_ms, ids, layouts[place], readings, said, *rest))
+            recent.remember(
+                Entry(
+                    time_ms=time_ms,
+                    numbers=ids,
+                    sensors=layouts[place],
+                    readings=readings,
+                    guesses=said,
+                    learned=learned,
+                    layout_version=layout_version,
+                )
+            )
         return recent
 
 

@@ -37,7 +37,7 @@ TOO_MANY = "too-many-sources"
 Numbers = Mapping[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SequencingLimits:
     """How much waits, and how long. Times in ms of the node's clock."""
 
@@ -80,7 +80,7 @@ class Held:
 Verdict = Take | Duplicate | Held | Refusal  # refused: the sender has to bring it again
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Gap:
     """What waits behind a missing number, and how often the sender was asked for it."""
 
@@ -218,7 +218,9 @@ class Sequencer:
         gap = self._gaps.get(source)
         if gap is not None and (gap.boot < boot or self._closed(source, gap)):
             self._forget(source)
-        gap = self._gaps.pop(source, None) or _Gap(boot, self._time + self._limits.ask_after_ms)
+        gap = self._gaps.pop(source, None) or _Gap(
+            boot=boot, ask_at=self._time + self._limits.ask_after_ms
+        )
         self._gaps[source] = gap
         return gap
 

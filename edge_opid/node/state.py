@@ -7,6 +7,7 @@ what happened, for `Node` to tell the world; on replay nobody listens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +16,14 @@ from edge_opid.config.node import NodeConfig
 from edge_opid.errors import OpidError
 from edge_opid.models import HeldModel, model_from_weights
 from edge_opid.native.rescue import watch
-from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
-from edge_opid.node.examples import ExampleReporter
+from edge_opid.node.effects import (
+    Effect,
+    ExampleReporter,
+    Forgotten,
+    Noted,
+    Predicted,
+    summarised,
+)
 from edge_opid.node.joining import Instance, InstanceJoiner
 from edge_opid.node.journal_records import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from edge_opid.node.local_models import LocalModels
@@ -27,7 +34,7 @@ from edge_opid.node.recent import Entry, Recent
 from edge_opid.node.scoreboard import PREFERENCE, PredictorName, Scoreboard
 from edge_opid.node.silence import SilenceDetector
 from edge_opid.node.sources import SourceRegister
-from edge_opid.node.trial import Doubt, Trial, doubt_state, tried
+from edge_opid.node.trial import Doubt, Trial, tried
 from edge_opid.node.warmup import NodeWarmUp
 from edge_opid.wire import (
     Desired,
@@ -155,7 +162,16 @@ class NodeState:
         served = self.scoreboard.best(name for name in PREFERENCE if name in scores)
         version = self.pushed_models.version(served)
         winner, said, columns = guesses[served], scores[served], self.columns
-        made = Predicted(number, time_ms, winner, said, served, version, x, columns)
+        made = Predicted(
+            instance=number,
+            time_ms=time_ms,
+            winner=winner,
+            scores=said,
+            predictor=served,
+            model_version=version,
+            x=x,
+            columns=columns,
+        )
         return made, guesses
 
     def predicted_unkept(
@@ -258,16 +274,16 @@ class NodeState:
         """What a document of the gateway is judged against."""
         mine, local_models = self.config, self.local_models
         return Standing(
-            mine.site,
-            mine.node,
-            mine.classes,
-            self.version,
-            self.content,
-            self.layout_version,
-            tuple(local_models.sensors.values()),
-            local_models.vanishing,
-            mine.lam,
-            mine.rho,
+            site=mine.site,
+            node=mine.node,
+            classes=mine.classes,
+            version=self.version,
+            content=self.content,
+            layout_version=self.layout_version,
+            sensors=tuple(local_models.sensors.values()),
+            vanishing=local_models.vanishing,
+            lam=mine.lam,
+            rho=mine.rho,
         )
 
     def _ordered(self, change: Ordered) -> list[Effect]:
@@ -336,7 +352,7 @@ class NodeState:
             "frequency": self.frequency,
             "pushed_models": self.pushed_models.state(),
             "trial": self.trial.state(),
-            "doubt": doubt_state(self.doubt),
+            "doubt": list(astuple(self.doubt)) if self.doubt else [],
             "examples_owed": self.examples.owed,
             "versions": [self.version, self.content, self.layout_version],
         }

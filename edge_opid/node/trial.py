@@ -18,7 +18,7 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from struct import pack, unpack
 from typing import Any
 
@@ -118,8 +118,3 @@ def contradicts(right: Sequence[bool], own: Sequence[bool]) -> bool:
     shared = sum(a and b for a, b in zip(right, own, strict=True))
     lost, won = known - shared, sum(right) - shared
     return 2 * shared < known and lost - won > DOUBT * math.sqrt(lost + won)
-
-
-def doubt_state(doubt: Doubt | None) -> list[int]:
-    """Plain values; none where nothing is doubted."""
-    return [] if doubt is None else list(astuple(doubt))
