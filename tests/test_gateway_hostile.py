@@ -15,7 +15,7 @@ from support.rig import KEY, Rig
 
 from edge_opid.link.contract import Connected, Disconnected
 from edge_opid.node.node import Node
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.wire import (
     LIMITS,
     Channel,

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 from nacl.signing import SigningKey
 
 from edge_opid.link.contract import Delivery
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.wire import Channel, Topic
 from firmware_sim.chaos.witness import Witness
 from firmware_sim.simulated.clock import VirtualClock

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from edge_opid import log
 from edge_opid.errors import ConfigError, OpidError
 from edge_opid.link.options import read_credentials, tls_context
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from gateway.cli.output import Terminal
 from gateway.config import GatewayConfig, load_config, load_signing_key
 from gateway.setup.initialise import add_nodes, initialise, next_steps
@@ -21,14 +21,14 @@ from gateway.store import LeaderError
 def run(given: Namespace, _screen: Terminal) -> int:
     """Serve until SIGTERM or SIGINT, then save, say goodbye, and end."""
     config = load_config(given.config, os.environ)
-    from gateway.wiring import open_runner  # noqa: PLC0415 - scikit-learn takes a second to load
+    from gateway.wiring import open_loop  # noqa: PLC0415 - scikit-learn takes a second to load
 
     log.set_up(config.log_level, os.environ)
     try:
-        with open_runner(config, Systemd(os.environ)) as runner:
+        with open_loop(config, Systemd(os.environ)) as loop:
             for each in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(each, lambda *_: runner.stop())
-            return runner.run()
+                signal.signal(each, lambda *_: loop.stop())
+            return loop.run()
     except (ConfigError, LeaderError):
         raise  # the operator's: a sentence for them
     except (OpidError, OSError) as error:

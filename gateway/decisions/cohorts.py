@@ -22,7 +22,7 @@ from gateway.registry.columns import columns_of
 from gateway.registry.fleet import Fleet
 
 
-def settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
+def take_settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
     """The nodes whose sensors have settled in another layout than they were told: once each."""
     found = []
     for key in sorted(fleet.touched & fleet.layouts.keys()):

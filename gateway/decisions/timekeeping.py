@@ -61,7 +61,7 @@ class Timekeeping:
             )
         return ""
 
-    def stepped(self, step_ms: int, now_ms: int) -> str:
+    def shift(self, step_ms: int, now_ms: int) -> str:
         """The clock was set, by so much, to now; the sentence about it."""
         self._fleet.shift_times(step_ms, now_ms)
         self._fleet.cap_times(now_ms)
@@ -71,8 +71,8 @@ class Timekeeping:
             return self._doubt(what, now_ms)
         return f"the clock says {_date(now_ms)}: {what}; silence is counted on as before"
 
-    def heard(self, key: NodeKey, time_ms: int, now_ms: int) -> bool:
-        """A node has told the time; whether that ends our doubts."""
+    def compare(self, key: NodeKey, time_ms: int, now_ms: int) -> bool:
+        """Compare with the time that a node has told; whether that ends our doubts."""
         self._agrees[key] = abs(time_ms - now_ms) <= AGREE_MS
         votes = list(self._agrees.values())
         if self.sure or 2 * sum(votes) <= len(votes):
