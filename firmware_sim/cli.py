@@ -117,8 +117,12 @@ def _seeds(text: str) -> range:
     return range(int(first), int(end)) if colon else range(int(first))
 
 
+def _no_options(_: argparse.ArgumentParser) -> None:
+    pass
+
+
 VERBS = {
-    "list": (list_scenarios, "the scenarios there are", lambda _: None),
+    "list": (list_scenarios, "the scenarios there are", _no_options),
     "run": (run, "play a scenario", _run_options),
     "soak": (soak_seeds, "many seeds with faults: nothing may be lost or doubled", _soak_options),
 }
