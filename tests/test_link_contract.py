@@ -181,7 +181,7 @@ class MqttWorld:
     def close(self) -> None:
         for link in self.links:
             link.abort()
-        self.broker.stop()
+        self.broker.kill()
 
 
 @pytest.fixture(params=["memory", "simulated", "mosquitto"])

@@ -13,14 +13,8 @@ import time
 from collections import Counter
 from random import Random
 
-from benchmarks.fuzz.mutants import (
-    Mutator,
-    brokers_packets,
-    framed,
-    missing,
-    size_of_first,
-    taken_apart,
-)
+from benchmarks.common.raw_mqtt import framed, size_of_first, taken_apart
+from benchmarks.fuzz.mutants import Mutator, brokers_packets, missing
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.packets import publish_packet

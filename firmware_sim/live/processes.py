@@ -64,12 +64,13 @@ class Child:
         *,
         cwd: Path | None = None,
         user: tuple[int, int] | None = None,  # another one and their group, if we are root
+        piped: bool = False,  # what it prints is for `line`, and only its errors for the log
     ) -> None:
         self.name, self.log_file = name, log_file
         self.lives = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.exit_code: int | None = None  # of its last life
-        self._command, self._cwd, self._user = command, cwd, user
+        self._command, self._cwd, self._user, self._piped = command, cwd, user, piped
         self._asked = False  # to end
 
     def __enter__(self) -> Self:
@@ -92,8 +93,8 @@ class Child:
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [*leash, *self._command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdin=subprocess.PIPE if self._piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if self._piped else log,
                 stderr=log,
                 cwd=self._cwd,
                 env={**os.environ, **QUIET},
@@ -132,6 +133,12 @@ class Child:
         if code is not None:
             told = self.log()[-LOG_SHOWN:].strip()
             raise LiveError(f"{self.name} ended with exit code {code}; it said last:\n{told}")
+
+    def line(self) -> str:
+        """The next line it prints, if it is piped; nothing once it has ended."""
+        pipe = self.process.stdout if self.process is not None else None
+        assert pipe is not None, f"{self.name} is not running, or not piped"
+        return pipe.readline().decode().strip()
 
     def log(self) -> str:
         """What it had to say, in all its lives."""
@@ -212,6 +219,9 @@ class Children:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
     try:
         return process.wait(STOP_S)
     except subprocess.TimeoutExpired:

@@ -7,7 +7,6 @@ town.operator("n1", SensorRetired(...))
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,10 +14,7 @@ from pathlib import Path
 
 from edge_opid.source import Source, connect
 from edge_opid.wire import Channel, Event, NodeTopics, Prediction, decode, encode
-from firmware_sim.live.processes import Child
-from gateway.registry import ChangeRecord
-from gateway.registry.fleet import Stored
-from gateway.store import FleetStore
+from firmware_sim.live import services
 from support.fleet_rig import CLASSES, SITE, World
 from support.mosquitto import Mosquitto
 from support.node_process import WAIT_S, NodeProcess, listening, wait_until
@@ -35,54 +31,14 @@ retry_max_s = 4
 """
 
 
-class GatewayProcess(Child):
-    """`opid-gateway run` on 127.0.0.1, its database and its log in `folder`.
-
-    Its database is an SQLite file of its own where no other URL is given.
-    """
+class GatewayProcess(services.GatewayProcess):
+    """One group of nodes, and little patience."""
 
     def __init__(
         self, folder: Path, port: int, nodes: Sequence[str], url: str = "", policy: str = POLICY
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        key = folder / "gateway.key"
-        key.touch(mode=0o600)
-        key.write_text(KEY.encode().hex())
-        self.database = url or f"sqlite:///{folder / 'gateway.sqlite'}"
-        self.toml = folder / "gateway.toml"
-        groups = f'[[groups]]\nid = "air"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\n'
-        self.toml.write_text(
-            f'[gateway]\ndatabase = "{self.database}"\nkey = "gateway.key"\n{policy}'
-            f'[broker]\nhost = "127.0.0.1"\nport = {port}\n'
-            f"{groups}nodes = {list(nodes)}\n"
-        )
-        self._connected_before = 0
-        command = [sys.executable, "-m", "gateway", "run", self.toml]
-        super().__init__("gateway", command, folder / "gateway.log")
-
-    def start(self) -> None:
-        """Begin another life."""
-        self._connected_before = self.connections()
-        super().start()
-
-    def stop(self) -> int:
-        """Ask it to end; not before it is up, or nobody is there to hear it."""
-        wait_until(lambda: self.connections() > self._connected_before, "the gateway is up")
-        return super().stop()
-
-    def connections(self) -> int:
-        """How often it has reached the broker, in all its lives."""
-        return self.log().count("event=connected")
-
-    def remembers(self) -> Stored:
-        """The fleet as its database has it now."""
-        with FleetStore.open(self.database) as store:
-            return store.fleet()
-
-    def changes(self) -> list[ChangeRecord]:
-        """The last changes, the newest first."""
-        with FleetStore.open(self.database) as store:
-            return store.changes(20)
+        group = f'[[groups]]\nid = "air"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\n'
+        super().__init__(folder, port, KEY, policy, f"{group}nodes = {list(nodes)}\n", url)
 
 
 def node_settings(node: str, roles: Sequence[str]) -> str:
@@ -128,12 +84,10 @@ class Town:
         self.gateway = GatewayProcess(home, self.broker.port, self.names, self.url)
         self.stack.callback(self.gateway.kill)
         self.gateway.start()
-        here = "event=connected"  # or the nodes' first introductions are heard by nobody
-        wait_until(lambda: here in self.gateway.log(), "the gateway is there")
+        self.gateway.wait_connected()  # or the nodes' first introductions are heard by nobody
         self.ear = enter(listening(self.broker.port, f"opid/1/{SITE}/+/prediction"))
         self.nodes, self.sources = {}, {}
         for name in self.names:
-            (self.folder / name).mkdir()
             settings = node_settings(name, self.roles)
             process = NodeProcess(self.folder / name, self.broker.port, settings)
             self.nodes[name] = enter(process)
