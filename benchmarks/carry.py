@@ -14,7 +14,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
@@ -116,7 +116,7 @@ def streams(folder: Path) -> Iterator[Stream]:
 
 def main() -> None:
     """One row a stream."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args()
     print("| first 100 after a change / all | " + " | ".join(POLICIES) + " |")

@@ -28,6 +28,7 @@ from benchmarks.changes.peers import METHODS, OURS, PEERS, applies, installed
 from benchmarks.changes.report import report
 from benchmarks.changes.streams import STREAMS, arranged, streams_data
 from benchmarks.common.cells import SEED
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA, Floats, Ints
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +92,7 @@ def one(
 
 def parsed() -> argparse.Namespace:
     """The command line, with what follows from it."""
-    parser = argparse.ArgumentParser(description="many changes of sensors, one after another")
+    parser = command_line(__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="three short stages, two seeds, under two minutes"
     )

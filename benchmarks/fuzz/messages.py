@@ -16,7 +16,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads only wait
 
-import argparse
 import json
 import math
 import resource
@@ -33,6 +32,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # ships no types
 from nacl.signing import SigningKey
 
+from benchmarks.common.command import command_line
 from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
 from edge_opid.node import journal_records as inputs
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release
@@ -525,7 +525,7 @@ def table(words: Counter[str]) -> Iterable[str]:
 
 def main() -> int:
     """Run as many inputs, or as long, as asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this long")
     parser.add_argument("--seed", default="0")

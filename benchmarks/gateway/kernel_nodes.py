@@ -13,7 +13,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 import timeit
 from collections import defaultdict
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from edge_opid.models import model_from_weights
 from edge_opid.wire import Matrix, Weights
@@ -121,7 +121,7 @@ def cost(weights: Weights, made: Draw) -> tuple[int, float]:
 
 def main() -> None:
     """Print a table for each set."""
-    given = argparse.ArgumentParser(description=__doc__)
+    given = command_line(__doc__)
     given.add_argument("--data", type=Path, default=DATA)
     given.add_argument("--draws", type=int, default=5)
     options = given.parse_args()

@@ -11,8 +11,6 @@ one batch, and the gateway's resident memory.
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 import re
 import statistics
@@ -22,6 +20,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+from benchmarks.common.command import add_json_option, command_line, write_json
 from benchmarks.common.measuring import memory_mb
 from benchmarks.common.verdict import verdict
 from benchmarks.gateway import estage
@@ -106,10 +105,10 @@ def measure(folder: Path, nodes: int, sensors: int) -> dict[str, float]:
 
 def main() -> None:
     """Print the figures and the verdicts."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--sensors", type=int, default=12)
-    parser.add_argument("--json", type=Path)
+    add_json_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), given.nodes, given.sensors)
@@ -119,9 +118,7 @@ def main() -> None:
     ratio = found["wave s"] / found["bare s"]
     print(verdict("wave / bare retained publications", ratio, RATIO_MAX, at_least=False))
     estage.speeds(estage.task())
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(found, indent=1))
+    write_json(given.json, found)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ beside an interpreter that has only loaded numpy, paho and msgpack.
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import random
@@ -27,6 +26,7 @@ from pathlib import Path
 from nacl.signing import SigningKey
 
 import edge_opid
+from benchmarks.common.command import add_json_option, command_line, write_json
 from benchmarks.common.measuring import cpu_s, memory_mb
 from benchmarks.common.raw_mqtt import RawClient
 from benchmarks.common.verdict import verdict
@@ -330,10 +330,10 @@ def aims(found: dict[str, Figures]) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write the figures where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--readings", type=int, default=5_000, help="for each round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    add_json_option(parser)
     options = parser.parse_args()
     print(f"{platform.machine()}, Python {platform.python_version()}\n")
     compile_dir(edge_opid.__path__[0], quiet=1)  # as `pip install` does: else every start compiles
@@ -353,9 +353,7 @@ def main() -> None:
     print(table(found))
     print()
     print("\n".join(aims(found)))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    write_json(options.json, found)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from benchmarks.common.cells import SEED, where
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA, Floats, Ints
 from benchmarks.paper.cells import Cell, Results, read, write
 from benchmarks.paper.data import available, compress, resplit
@@ -128,7 +129,7 @@ def fill(
 
 def parsed() -> argparse.Namespace:
     """The command line, with what follows from it."""
-    parser = argparse.ArgumentParser(description="the paper's experiments")
+    parser = command_line(__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="two n a set, two repeats, under two minutes"
     )

@@ -14,7 +14,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 from sklearn import datasets
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from benchmarks.tflite.scores import TIMED, seconds
 from edge_opid.models.matrix import CompactModel
@@ -152,7 +152,7 @@ def scored(environment: Path, every: Sequence[Fit]) -> dict[str, Array]:
 
 def main() -> None:
     """Print a line for each set and form, then what each runtime costs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
