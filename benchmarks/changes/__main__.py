@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.changes.cells import Results, place, read, run, write
+from benchmarks.changes.cells import StreamResults, place, read, run, write
 from benchmarks.changes.peers import METHODS, OURS, PEERS, applies, installed
 from benchmarks.changes.report import report
 from benchmarks.changes.streams import STREAMS, arranged, streams_data
@@ -68,7 +68,7 @@ def measure(data: Data, options: argparse.Namespace) -> None:
             progress.advance(bar)
 
 
-def opened(name: str, options: argparse.Namespace) -> Results:
+def opened(name: str, options: argparse.Namespace) -> StreamResults:
     """A stream's file, without what is to be measured again."""
     results = read(name, options.folder)
     for method in options.redo:
@@ -77,7 +77,7 @@ def opened(name: str, options: argparse.Namespace) -> Results:
 
 
 def one(
-    results: Results,
+    results: StreamResults,
     data: tuple[Floats, Ints],
     method: str,
     seed: int,

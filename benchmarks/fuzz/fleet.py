@@ -19,9 +19,8 @@ from random import Random
 from nacl.signing import SigningKey
 
 from benchmarks.common.raw_mqtt import RawClient
-from benchmarks.fuzz.link import Finding
-from benchmarks.fuzz.messages import corpus
-from benchmarks.fuzz.mutants import Mutator, clients_packets, missing
+from benchmarks.fuzz.messages import Finding, corpus
+from benchmarks.fuzz.mutants import PacketMutator, clients_packets, missing
 from edge_opid.link.options import MqttOptions
 from edge_opid.source import connect
 from edge_opid.wire import Channel, Introduction, NodeTopics, SensorDescription, Status, encode
@@ -134,7 +133,7 @@ class Stranger:
         self.port, self.words = port, words
         self.last = b""
         self.client: RawClient | None = None
-        self.mutator = Mutator(self.rng, topics(), corpus())
+        self.mutator = PacketMutator(self.rng, topics(), corpus())
 
     def send(self) -> None:
         """One mutant."""

@@ -54,7 +54,7 @@ def missing(stream: bytes) -> int | None:
 
 
 @dataclass
-class Mutator:
+class PacketMutator:
     """Makes packets of one protocol version, as they should be and as they should not."""
 
     rng: Random

@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.common.cells import SEED, where
 from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA, Floats, Ints
-from benchmarks.paper.cells import Cell, Results, read, write
+from benchmarks.paper.cells import Cell, CellResults, read, write
 from benchmarks.paper.data import available, compress, resplit
 from benchmarks.paper.methods import METHODS, PRECISION, SHARE_METHODS, Draw, mixed_of
 from benchmarks.paper.report import report
@@ -74,7 +74,7 @@ def cells_wanted(names: Sequence[str], options: argparse.Namespace) -> list[Cell
 
 
 def measure(
-    results: Results, data: tuple[Floats, Ints], repeats: int, methods: tuple[str, ...]
+    results: CellResults, data: tuple[Floats, Ints], repeats: int, methods: tuple[str, ...]
 ) -> Iterator[None]:
     """Fill in what is missing, one repeat after the other."""
     cell, setting = results.cell, SETTINGS[results.cell.name]

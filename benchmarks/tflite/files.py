@@ -40,7 +40,7 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Fit:
+class TriedPredictor:
     """One predictor, the rows it is tried on, and the truth in float64."""
 
     name: str
@@ -100,7 +100,7 @@ def real(folder: Path) -> Iterator[tuple[str, Array, Array]]:
             yield name, X, y
 
 
-def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
+def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[TriedPredictor]:
     """Two predictors for one split: the best linear one, and OPID (never Z alone)."""
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
@@ -122,7 +122,9 @@ def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
     for kind, model in zip(("best", "opid"), found, strict=True):
         assert isinstance(model, LinearModel)
         named = f"{name} {kind} {seed}"
-        yield Fit(named, W_s, model, survivors, new, [f"class {k}" for k in classes], tried)
+        yield TriedPredictor(
+            named, W_s, model, survivors, new, [f"class {k}" for k in classes], tried
+        )
 
 
 def available(environment: Path, module: str) -> bool:
@@ -132,7 +134,7 @@ def available(environment: Path, module: str) -> bool:
     return python.exists() and not subprocess.run([python, "-c", look], check=False).returncode
 
 
-def scored(environment: Path, every: Sequence[Fit]) -> dict[str, Array]:
+def scored(environment: Path, every: Sequence[TriedPredictor]) -> dict[str, Array]:
     """What the runtime of an environment says of all files of all fits."""
     cases: dict[str, Array] = {}
     for fit in every:
@@ -170,7 +172,7 @@ def main() -> None:
                 print(line(name, kind, [fit for fit in every if fit.name.split()[0] == name], said))
 
 
-def line(name: str, kind: str, every: Sequence[Fit], said: dict[str, Array]) -> str:
+def line(name: str, kind: str, every: Sequence[TriedPredictor], said: dict[str, Array]) -> str:
     """The largest difference and the share of labels over all fits of a set; the first's speed."""
     pairs = [(fit.scores(), said[f"{fit.name} {kind}|scores"]) for fit in every]
     worst = max(np.abs(truth - got).max() for truth, got in pairs)

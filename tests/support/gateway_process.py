@@ -15,7 +15,7 @@ from pathlib import Path
 from edge_opid.source import Source, connect
 from edge_opid.wire import Channel, Event, NodeTopics, Prediction, decode, encode
 from firmware_sim.live import services
-from support.fleet_rig import CLASSES, SITE, World
+from support.fleet_rig import CLASSES, SITE, SeenWorld
 from support.mosquitto import Mosquitto
 from support.node_process import WAIT_S, NodeProcess, listening, wait_until
 from support.rig import KEY
@@ -78,7 +78,7 @@ class Town:
     def _open(self) -> None:
         enter = self.stack.enter_context
         self.broker = enter(Mosquitto(self.folder / "broker"))
-        self.world = World(1)
+        self.world = SeenWorld(1)
         self.sensors = {n: {f"{role}-{n}": role for role in self.roles} for n in self.names}
         home = self.folder / "gateway"
         self.gateway = GatewayProcess(home, self.broker.port, self.names, self.url)
