@@ -75,14 +75,14 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_was_said(tmp_path, mon
                 number = store.submit(SITE, "n1", retired, 1)
             introduce(ear, "n2")
             wait_until(lambda: gateway.log().count("the database refuses") >= 2, "it says so")
-            gateway.check_alive()
+            gateway.check()
             assert known(gateway) == {"n1"}
             trouble.unlink()
             wait_until(lambda: known(gateway) == {"n1", "n2"}, "n2 is adopted, too")
             with FleetStore.open(gateway.database) as store:
                 wait_until(lambda: store.command(number).outcome, "the operator is obeyed")
                 assert store.command(number).outcome == "done"
-            gateway.check_alive()
+            gateway.check()
             assert gateway.stop() == 0
         finally:
             gateway.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support import fleet_rig
-from support.fleet_rig import CLASSES, SITE, FleetRig, World
+from support.fleet_rig import CLASSES, SITE, FleetRig, SeenWorld
 
 from edge_opid.learner import GramLearner
 from edge_opid.wire import Channel, NodeTopics, Reading, SensorDeployed, SensorRetired, encode
@@ -101,7 +101,7 @@ def test_a_continued_fit_is_the_ridge_on_every_reading_of_everybody():
     assert "24 instances of 8 nodes" in best.why
 
 
-class Hours(World):
+class Hours(SeenWorld):
     """Some hours have hardly an alarm, others hardly anything else."""
 
     shares = (1 / 3, 1 / 3, 1 / 3)

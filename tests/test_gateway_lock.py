@@ -51,7 +51,7 @@ def test_a_gateway_whose_server_was_restarted_takes_its_lock_again(tmp_path, own
             )
             assert second.returncode == 2
             assert f"is being served by process {gateway.process.pid} on" in second.stderr
-            gateway.check_alive()
+            gateway.check()
             assert gateway.stop() == 0
             assert not served(url)
         finally:

@@ -212,4 +212,4 @@ def test_behind_a_real_broker_a_forged_status_is_shown_and_a_node_can_be_forgott
         town.nodes["n2"].start()
         wait_until(town.agreed, "n2 is adopted again")
         assert facts(town, capsys, "n1")["reported_order"] == before["order"]
-        town.check_alive()
+        town.check()

@@ -129,7 +129,7 @@ def story(tmp_path_factory):
         assert source.drained(WAIT_S)
         wait_until(lambda: len(listener.heard[Channel.PREDICTION]) >= READINGS, "predictions")
         shutil.copytree(node.state_folder, folder / "copy")  # before the last snapshot is taken
-        node.check_alive()
+        node.check()
         alive = status()
         assert node.stop() == 0
         wait_until(lambda: not status().online, "goodbye")

@@ -9,9 +9,8 @@ import pytest
 from edge_opid.node.journal_records import Accepted, pack_record
 from edge_opid.source.number import ReadingNumber
 from edge_opid.wire import InstanceId
-from firmware_sim.chaos.digest import Digest
 from firmware_sim.chaos.node_checks import Chronicle
-from firmware_sim.chaos.promises import BrokenPromise, Runs, SentBy, Ticks
+from firmware_sim.chaos.promises import BrokenPromise, Digest, Runs, SentBy, Ticks
 from firmware_sim.simulated.gateway_device import cheap_attempt
 from firmware_sim.simulated.scripted_fleet import SOURCE
 from firmware_sim.simulated.source_device import TIDY_AT, Medium, MemorySpool

@@ -6,7 +6,6 @@ python -m benchmarks.gateway.store postgresql://user@host/empty   # a database f
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -14,6 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from benchmarks.common.command import command_line
 from gateway.registry import NodeRecord, OrderRecord, Record
 from gateway.store import FleetStore
 
@@ -65,9 +65,7 @@ def measure(url: str) -> None:
 
 def main() -> None:
     """Measure the database whose URL was given, or a file that is gone afterwards."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("url", nargs="?")
     url = parser.parse_args().url
     if url is not None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common.data import Floats, Ints
 from benchmarks.paper.baselines import Columns, raw_logistic
-from benchmarks.paper.data import World
+from benchmarks.paper.data import SplitSet
 from benchmarks.paper.residual import fit_residual
 from gateway.estage import (
     LINEAR,
@@ -32,7 +32,7 @@ from gateway.estage.opid import Penalty
 class Draw:
     """One split of a world's E-stage, and the seed that every fit of it gets."""
 
-    world: World
+    world: SplitSet
     fit: Ints
     test: Ints
     seed: int

@@ -14,7 +14,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 from sklearn import datasets
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from benchmarks.tflite.scores import TIMED, seconds
 from edge_opid.models.matrix import CompactModel
@@ -40,7 +40,7 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Fit:
+class TriedPredictor:
     """One predictor, the rows it is tried on, and the truth in float64."""
 
     name: str
@@ -100,7 +100,7 @@ def real(folder: Path) -> Iterator[tuple[str, Array, Array]]:
             yield name, X, y
 
 
-def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
+def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[TriedPredictor]:
     """Two predictors for one split: the best linear one, and OPID (never Z alone)."""
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
@@ -122,7 +122,9 @@ def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
     for kind, model in zip(("best", "opid"), found, strict=True):
         assert isinstance(model, LinearModel)
         named = f"{name} {kind} {seed}"
-        yield Fit(named, W_s, model, survivors, new, [f"class {k}" for k in classes], tried)
+        yield TriedPredictor(
+            named, W_s, model, survivors, new, [f"class {k}" for k in classes], tried
+        )
 
 
 def available(environment: Path, module: str) -> bool:
@@ -132,7 +134,7 @@ def available(environment: Path, module: str) -> bool:
     return python.exists() and not subprocess.run([python, "-c", look], check=False).returncode
 
 
-def scored(environment: Path, every: Sequence[Fit]) -> dict[str, Array]:
+def scored(environment: Path, every: Sequence[TriedPredictor]) -> dict[str, Array]:
     """What the runtime of an environment says of all files of all fits."""
     cases: dict[str, Array] = {}
     for fit in every:
@@ -152,7 +154,7 @@ def scored(environment: Path, every: Sequence[Fit]) -> dict[str, Array]:
 
 def main() -> None:
     """Print a line for each set and form, then what each runtime costs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
@@ -170,7 +172,7 @@ def main() -> None:
                 print(line(name, kind, [fit for fit in every if fit.name.split()[0] == name], said))
 
 
-def line(name: str, kind: str, every: Sequence[Fit], said: dict[str, Array]) -> str:
+def line(name: str, kind: str, every: Sequence[TriedPredictor], said: dict[str, Array]) -> str:
     """The largest difference and the share of labels over all fits of a set; the first's speed."""
     pairs = [(fit.scores(), said[f"{fit.name} {kind}|scores"]) for fit in every]
     worst = max(np.abs(truth - got).max() for truth, got in pairs)

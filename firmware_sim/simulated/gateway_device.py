@@ -1,4 +1,4 @@
-"""The gateway on a simulated machine: the real runner, its database, and a fuse.
+"""The gateway on a simulated machine: the real loop, its database, and a fuse.
 
 The database outlives the process, as a file would. The fuse kills the process
 at any of the points where it matters: before and after a transaction, before a message leaves,

@@ -1,4 +1,4 @@
-"""The gateway's database as a few dicts: what `gateway.store.Store` promises, in microseconds.
+"""The gateway's database as a few dicts: what `gateway.store.FleetStore` promises, in microseconds.
 
 A transaction of the real one takes a millisecond or two, which is nothing for a gateway and most of
 the time of a simulation. So one run in sixteen has the real one, and a test holds the two to the

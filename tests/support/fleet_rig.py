@@ -31,7 +31,7 @@ FITTED: dict[bytes, FitRecord] = {}
 POLICY = Policy(settle_s=1, silence_s=60, summary_wait_s=5, first_batch=30, batch_max=120)
 
 
-class World:
+class SeenWorld:
     """What the sensors look at: a class, and quantities that tell of it; each role sees two."""
 
     def __init__(self, seed: int) -> None:
@@ -78,7 +78,7 @@ class FleetRig:
     """How often the broker delivers each message to the gateway."""
 
     def __post_init__(self) -> None:
-        self.world = World(1)
+        self.world = SeenWorld(1)
         self.group = Group("air", SITE, CLASSES, self.names)
         self.store = FleetStore.open("sqlite://")
         self.store.claim()

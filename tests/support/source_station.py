@@ -44,7 +44,7 @@ class Clock:
         return self.now
 
 
-class SteadyClock:
+class ScriptedSteadyClock:
     """A node's own time: it passes with the script's, and does not jump when that is set."""
 
     def __init__(self, clock: Clock) -> None:
@@ -128,7 +128,7 @@ class Station:
         self.clock = Clock()
         self.broker = MemoryBroker(queue_max=100_000)
         self.receiver = Receiver(
-            MemoryLink(self.broker, "node"), loss, seed, SteadyClock(self.clock)
+            MemoryLink(self.broker, "node"), loss, seed, ScriptedSteadyClock(self.clock)
         )
 
     def source(self, **options: object) -> Source:
