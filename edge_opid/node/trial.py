@@ -9,7 +9,7 @@ its reference, so that a good model may well know less of them than of what come
 judged only by what the node's own learners make of the same columns: where they are right in most
 of the instances, and the model is wrong in most of those, surely not by chance, it **contradicts**
 them. It then starts with these instances as its record instead of with none, and the scoreboard
-does the rest: it is not served until labels speak for it. Decision 17 has the figures.
+does the rest: it is not served until labels speak for it. Decision 19 has the figures.
 """
 
 from __future__ import annotations
