@@ -14,6 +14,7 @@ from support.mosquitto import Mosquitto
 from support.node_process import listening, wait_until
 
 from edge_opid.service.notify import Systemd
+from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import (
     Channel,
     Introduction,
@@ -83,7 +84,8 @@ def test_what_waits_for_its_database_is_alive_for_systemd_and_says_what_for():
     fleet = FleetRig(names=NODES)
     notify = Systemd({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "3000000"})
     notify._send = said.append
-    runner = GatewayLoop(fleet.gateway, None, fleet.store, GatewayClock(), InlineFitter(), notify)
+    link = MemoryLink(MemoryBroker(), "gateway")
+    runner = GatewayLoop(fleet.gateway, link, fleet.store, GatewayClock(), InlineFitter(), notify)
     refusals = [DatabaseError(f"no {n}", transient=n != 1, unsure=n == 1) for n in range(2)]
 
     def attempt() -> None:

@@ -33,7 +33,7 @@ class Dark:
 
     def __init__(self):
         self.events = [Connected(True, "MQTT 5")]
-        self.subscribe = self.unsubscribe = self.start = lambda *_: None
+        self.subscribe = self.unsubscribe = self.start = self.check = lambda *_: None
         self.publish = lambda *_, **__: True
 
     def poll(self, _timeout_s):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.rig import KEY, TOPICS, Rig, config, desired, folded
 from test_wire_fuzz import valid_messages
 
-from benchmarks import fuzz
+from benchmarks.fuzz import messages as fuzz
 from benchmarks.fuzz.messages import Driven, Finding, Generation
 from edge_opid.config.node import ForeignConfig, SensorConfig
 from edge_opid.node.actions import Append, Release

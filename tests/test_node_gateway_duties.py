@@ -106,7 +106,7 @@ def test_a_label_comes_late_and_twice():
         late(rig, 3, "purple")
         rig.read(4, ROWS[4], LABELS[4], now_ms=4_000)  # a copy that has a label all of a sudden
     assert examples(rig) == [Example(InstanceId("s", 1, 2), 1, 2_000, ROWS[2], LABELS[2])]
-    assert rig.node.state.gathering.owed == 2
+    assert rig.node.state.examples.owed == 2
 
 
 def test_an_order_adds_its_wish_to_the_rest_of_an_earlier_one():
@@ -115,9 +115,9 @@ def test_an_order_adds_its_wish_to_the_rest_of_an_earlier_one():
     rig.order(desired(1, gather=5))
     fill(rig, 1, 3)
     rig.order(desired(1, gather=5))
-    assert rig.node.state.gathering.owed == 2
+    assert rig.node.state.examples.owed == 2
     rig.order(desired(2, gather=4))
-    assert rig.node.state.gathering.owed == 4
+    assert rig.node.state.examples.owed == 4
     rig.order(desired(3))
     fill(rig, 4, 9)
     assert len(examples(rig)) == 3
@@ -137,7 +137,7 @@ def test_a_late_label_of_a_former_layout_uses_up_the_batch():
     rig.read(11, {"a": 5.0, "b": 1.0, "d": 2.0}, now_ms=11_000)
     late(rig, 11)
     assert [example.values for example in examples(rig)] == [{"b": 1.0, "d": 2.0}]
-    assert rig.node.state.gathering.owed == 1
+    assert rig.node.state.examples.owed == 1
 
 
 def test_an_instance_is_open_when_its_sensor_is_retired():
@@ -151,7 +151,7 @@ def test_an_instance_is_open_when_its_sensor_is_retired():
     rig.order(desired(2, layout_version=2, sensors=("c",), gather=2), now_ms=2_100)
     rig.tick(3_100)
     assert len(examples(rig)) == 1
-    assert rig.node.state.gathering.owed == 2
+    assert rig.node.state.examples.owed == 2
     assert rig.node.counts["learned"] == 2
 
 
@@ -204,7 +204,7 @@ def test_an_example_is_lost_or_doubled_somewhere_in_a_life(moments, window_ms):
         assert seen.isdisjoint(new)
         seen.update(new)
         wish -= len(new)
-        assert rig.node.state.gathering.owed == wish >= 0
+        assert rig.node.state.examples.owed == wish >= 0
     rig.commit(0)
     assert rig.reborn().frozen() == rig.frozen()
 

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections import Counter
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,10 +27,10 @@ from edge_opid.wire import Channel, Introduction, NodeTopics, SensorDescription,
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 # The same broker, processes and client of bare bytes as the tests'.
-broker: Any = __import__("mosquitto")
-raw: Any = __import__("raw_mqtt")
-town: Any = __import__("gateway_process")
-nodes: Any = __import__("node_process")
+broker: Any = import_module("support.mosquitto")
+raw: Any = import_module("support.raw_mqtt")
+town: Any = import_module("support.gateway_process")
+nodes: Any = import_module("support.node_process")
 
 BATCH = 250
 ROLES = ("pm", "no")
