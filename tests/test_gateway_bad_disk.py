@@ -55,13 +55,12 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_was_said(tmp_path, mon
             gateway.start()
         try:
             wait_until(lambda: "event=connected" in gateway.log(), "it runs")
-            introduce(ear, "n1")
-            wait_until(lambda: known(gateway) == {"n1"}, "n1 is adopted")
+            # Nodes introduce themselves until they are heard: it may not have subscribed yet.
+            wait_until(lambda: introduce(ear, "n1") or known(gateway) == {"n1"}, "n1 is adopted")
             trouble.touch()
             retired = encode(SensorRetired("pm-n1", 10**13, "broken"))
-            with FleetStore.open(
-                gateway.database
-            ) as store:  # another process: its cache is old now
+            # Another process writes: the gateway's cache is old now.
+            with FleetStore.open(gateway.database) as store:
                 number = store.submit(SITE, "n1", retired, 1)
             introduce(ear, "n2")
             wait_until(lambda: gateway.log().count("the database refuses") >= 2, "it says so")
