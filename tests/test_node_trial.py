@@ -8,6 +8,7 @@ from support.rig import CLASSES, Rig, desired, folded
 from test_node_life import accuracy, live, world
 
 from edge_opid import Layout
+from edge_opid.node.scoreboard import Scoreboard
 from edge_opid.node.trial import KEPT, Trial
 
 LAYOUT = Layout(["a", "b", "c"])
@@ -41,6 +42,23 @@ def test_weights_that_contradict_all_it_has_seen_are_served_until_labels_come(se
     again = rig.reborn(rig.frozen(), len(rig.durable))
     assert again.frozen() == rig.reborn().frozen() == rig.frozen()
     assert again.node.status(40_000).degraded == status.degraded
+
+
+def test_a_doubted_model_is_not_served_however_short_the_nodes_own_record_is():
+    """The first labels met guesses: the learners know more by now than their record says."""
+    rows, labels = world(400)
+    rig = Rig.make()
+    live(rig, rows[:60], labels[:60])
+    state = rig.node.state
+    state.scoreboard = Scoreboard.from_state({"own": [0, 1] * 15, "frequent": [0] * 30})
+    rig.order(desired(1, weights=folded(fitted(rows, labels)[:, [1, 2, 0]])))
+    for hit in range(30):
+        state.scoreboard.record({"model": 1}, hit % 5 > 2)  # 12 of 30: no sure difference to 15
+    assert not state.scoreboard.ahead("own", "model")
+    live(rig, rows[60:300], [None] * 240, first_seq=61)
+    assert {each.predictor for each in rig.predictions()[60:]} == {"own"}
+    assert accuracy(rig, labels[:300], 240) > 0.7
+    assert rig.node.status(40_000).degraded != ()
 
 
 def test_a_good_model_is_doubted_for_what_its_new_sensor_had_not_said_yet():

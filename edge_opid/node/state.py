@@ -155,11 +155,17 @@ class NodeState:
         """What the best predictor says, and what each of them does. Changes nothing."""
         scores = self._scores(values, x)
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
-        served = self.scoreboard.served(name for name in PREFERENCE if name in scores)
+        served = self.scoreboard.served(name for name in self._preference() if name in scores)
         version = self.pushed_models.version(served)
         winner, said, columns = guesses[served], scores[served], self.columns
         made = Predicted(number, time_ms, winner, said, served, version, x, columns)
         return made, guesses
+
+    def _preference(self) -> tuple[str, ...]:
+        """Whom to serve while nobody is surely ahead; weights in doubt have to be."""
+        if self.doubted is None or self.doubted.version != self.pushed_models.version():
+            return PREFERENCE
+        return (*(name for name in PREFERENCE if name != CURRENT), CURRENT)
 
     def predicted_unkept(
         self, values: Mapping[str, float], number: InstanceId, time_ms: int
@@ -299,8 +305,9 @@ class NodeState:
     @property
     def doubted(self) -> Doubt | None:
         """The doubt, for as long as labels have not spoken for the weights after all."""
-        held = self.doubt is not None and self.pushed_models.version() == self.doubt.version
-        return None if held and not self.scoreboard.ahead("own", CURRENT) else self.doubt
+        if self.doubt is None or self.pushed_models.version() != self.doubt.version:
+            return self.doubt
+        return None if self.scoreboard.ahead(CURRENT, "own") else self.doubt
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects = summarised(self.local_models, self.layout_version)
