@@ -17,7 +17,7 @@ STIFFNESS_MAX = 1e10
 
 Two like sensors in raw units have up to 0.1 % other labels in float32 than in float64 below it,
 0.2 % at 3e11, 2 to 6 % at 1e12 to 3e13; and beyond that the death of one of several equal sensors
-leaves a matrix that LAPACK refuses (docs/decisions/0017).
+leaves a matrix that LAPACK refuses (docs/decisions/0019).
 """
 
 EVIDENCE_MAX = 2.0**22

@@ -10,7 +10,7 @@ judged only by what the node's own learners make of the same columns: where they
 of the instances, and the model is wrong in most of those, surely not by chance, it **contradicts**
 them. It then starts with these instances as its record instead of with none, and is the last to be
 served: labels have to speak for it first, as surely as they would have to for any other change of
-mind. Decision 17 has the figures.
+mind. Decision 19 has the figures.
 """
 
 from __future__ import annotations
