@@ -16,6 +16,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ import numpy as np
 from edge_opid import GramLearner, WoodburyLearner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-oracle: Any = __import__("oracle")  # the same streams and the same float64 solve as the tests
+oracle: Any = import_module(
+    "support.oracle"
+)  # the same streams and the same float64 solve as the tests
 
 CLASSES, LAM = 3, 1.0
 Form = tuple[Callable[[Any, Any], None], Callable[[], Any]]

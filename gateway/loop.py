@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from edge_opid import log
 from edge_opid.link.contract import Connected, Delivery, Disconnected, Link
-from edge_opid.service import log
 from edge_opid.service.base_loop import POLL_S, BaseLoop
 from edge_opid.service.systemd import Systemd
 from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, decode
@@ -149,7 +149,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         return "done"
 
     def _take_fits(self) -> None:
-        for outcome in self._fitter.finished():
+        for outcome in self._fitter.take_finished():
             match outcome:
                 case FitRecord():
                     self._log_fit(outcome)
@@ -184,7 +184,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
     def _insist(self, attempt: Callable[[], None]) -> bool:
         """Try until the database does not refuse for a while; False when told to stop meanwhile.
 
-        A `MasterError` is not tried again: somebody else decides now, and what we believe may be
+        A `LeaderError` is not tried again: somebody else decides now, and what we believe may be
         out of date.
         """
         wait_s = RETRY_S

@@ -10,6 +10,7 @@ import pytest
 from support.failing_files import failing_files
 from support.fleet_rig import CLASSES, SITE, FleetRig
 from support.gateway_process import GatewayProcess
+from support.inline_fitter import InlineFitter
 from support.mosquitto import Mosquitto
 from support.node_process import listening, wait_until
 
@@ -24,7 +25,6 @@ from edge_opid.wire import (
     encode,
 )
 from gateway.clock import GatewayClock
-from gateway.fitting.worker import InlineFitter
 from gateway.loop import GatewayLoop
 from gateway.store import DatabaseError, FleetStore
 
@@ -33,8 +33,19 @@ NODES = ("n1", "n2")
 
 
 def introduce(ear, name) -> None:
-    sensors = tuple(SensorDescription(f"{r}-{name}", r, 0.0, 1.0, 60.0) for r in ("pm", "no"))
-    message = Introduction(0, 0, sensors, (), 8.0, CLASSES, 0)
+    sensors = tuple(
+        SensorDescription(id=f"{r}-{name}", role=r, reference=0.0, scale=1.0, timeout_s=60.0)
+        for r in ("pm", "no")
+    )
+    message = Introduction(
+        version=0,
+        layout_version=0,
+        sensors=sensors,
+        vanishing=(),
+        gate=8.0,
+        classes=CLASSES,
+        window_ms=0,
+    )
     topic = NodeTopics(SITE, name).to(Channel.EVENT)
     assert ear.link.publish(str(topic), encode(message))
 
@@ -55,13 +66,12 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_was_said(tmp_path, mon
             gateway.start()
         try:
             wait_until(lambda: "event=connected" in gateway.log(), "it runs")
-            introduce(ear, "n1")
-            wait_until(lambda: known(gateway) == {"n1"}, "n1 is adopted")
+            # Nodes introduce themselves until they are heard: it may not have subscribed yet.
+            wait_until(lambda: introduce(ear, "n1") or known(gateway) == {"n1"}, "n1 is adopted")
             trouble.touch()
             retired = encode(SensorRetired("pm-n1", 10**13, "broken"))
-            with FleetStore.open(
-                gateway.database
-            ) as store:  # another process: its cache is old now
+            # Another process writes: the gateway's cache is old now.
+            with FleetStore.open(gateway.database) as store:
                 number = store.submit(SITE, "n1", retired, 1)
             introduce(ear, "n2")
             wait_until(lambda: gateway.log().count("the database refuses") >= 2, "it says so")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgpack  # type: ignore[import-untyped]  # ships no types
 import numpy as np
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 from edge_opid.wire import InstanceId
 
 FORMAT = 2
@@ -28,8 +28,11 @@ FORMAT = 2
 ARRAY = 1  # the only extension type, and only in files this node wrote itself
 
 
-class JournalError(OpidError, ValueError):
+class JournalError(RefusedError, ValueError):
     """A record or a snapshot is not one of ours: another version wrote it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("journal", sentence)
 
 
 class Accepted(NamedTuple):

@@ -28,7 +28,6 @@ from edge_opid.errors import OpidError, Refusal
 from edge_opid.node.actions import Action, Append, Commit, Release
 from edge_opid.node.effects import Effect, Predicted
 from edge_opid.node.external_model import ExternalModel
-from edge_opid.node.foreign import ForeignTopic, parse
 from edge_opid.node.journal_records import (
     Accepted,
     Closed,
@@ -60,6 +59,7 @@ from edge_opid.wire import (
     WireError,
     decode,
 )
+from edge_opid.wire.foreign import ForeignTopic, parse
 
 _parsed = lru_cache(maxsize=512)(Topic.parse)
 """A node hears the same few topics again and again."""

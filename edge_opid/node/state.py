@@ -159,7 +159,7 @@ class NodeState:
         """What the best predictor says, and what each of them does. Changes nothing."""
         scores = self._scores(values, x)
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
-        served = self.scoreboard.best(name for name in PREFERENCE if name in scores)
+        served = self.scoreboard.best(name for name in self._preference() if name in scores)
         version = self.pushed_models.version(served)
         winner, said, columns = guesses[served], scores[served], self.columns
         made = Predicted(
@@ -173,6 +173,12 @@ class NodeState:
             columns=columns,
         )
         return made, guesses
+
+    def _preference(self) -> tuple[PredictorName, ...]:
+        """Whom to serve while nobody is surely ahead; weights in doubt have to be."""
+        if self.doubted is None or self.doubted.version != self.pushed_models.version():
+            return PREFERENCE
+        return (*(name for name in PREFERENCE if name != CURRENT), CURRENT)
 
     def predicted_unkept(
         self, values: Mapping[str, float], number: InstanceId, time_ms: int
@@ -314,9 +320,9 @@ class NodeState:
     @property
     def doubted(self) -> Doubt | None:
         """The doubt, for as long as labels have not spoken for the weights after all."""
-        held = self.doubt is not None and self.pushed_models.version() == self.doubt.version
-        cleared = held and not self.scoreboard.is_ahead(PredictorName.OWN, CURRENT)
-        return None if cleared else self.doubt
+        if self.doubt is None or self.pushed_models.version() != self.doubt.version:
+            return self.doubt
+        return None if self.scoreboard.is_ahead(CURRENT, PredictorName.OWN) else self.doubt
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects = summarised(self.local_models, self.layout_version)
@@ -385,6 +391,12 @@ def noted_rescues(sentences: Sequence[str]) -> list[Effect]:
 def described(config: NodeConfig) -> tuple[SensorDescription, ...]:
     """The configured sensors, whose references and scales are all given."""
     return tuple(
-        SensorDescription(s.id, s.role, s.reference or 0.0, s.scale or 1.0, s.timeout_s)
+        SensorDescription(
+            id=s.id,
+            role=s.role,
+            reference=s.reference or 0.0,
+            scale=s.scale or 1.0,
+            timeout_s=s.timeout_s,
+        )
         for s in config.sensors
     )

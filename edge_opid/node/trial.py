@@ -8,8 +8,9 @@ They may be older than the layout: what a retired sensor said is left out, and a
 its reference, so that a good model may well know less of them than of what comes next. It is
 judged only by what the node's own learners make of the same columns: where they are right in most
 of the instances, and the model is wrong in most of those, surely not by chance, it **contradicts**
-them. It then starts with these instances as its record instead of with none, and the scoreboard
-does the rest: it is not served until labels speak for it. Decision 17 has the figures.
+them. It then starts with these instances as its record instead of with none, and is the last to be
+served: labels have to speak for it first, as surely as they would have to for any other change of
+mind. Decision 17 has the figures.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
+from edge_opid import log
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -25,7 +26,6 @@ from edge_opid.link.contract import (
     PublishRefused,
     SubscriptionRefused,
 )
-from edge_opid.service import log
 from edge_opid.service.clock import SteadyClock
 from edge_opid.service.systemd import Systemd
 

@@ -20,10 +20,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from edge_opid import log
 from edge_opid.link.contract import Connected, Delivery, Disconnected, Link, LinkError
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release, Warn
 from edge_opid.node.node import Node
-from edge_opid.service import log
 from edge_opid.service.base_loop import POLL_S, BaseLoop
 from edge_opid.service.clock import SteadyClock
 from edge_opid.service.journal_writer import JournalWriter

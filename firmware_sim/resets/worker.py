@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_opid.service import log
+from edge_opid import log
 from edge_opid.service.clock import SteadyClock
 from edge_opid.service.loop import NodeLoop
 from edge_opid.service.status_file import write_status

@@ -104,13 +104,23 @@ class Changes:
         if example.label not in group.classes:
             sentence = f"label {example.label!r} of {'/'.join(key)} is none of {group.classes}"
             raise EventError("class", sentence)
-        number = (*key, example.instance.source, example.instance.boot, example.instance.seq)
-        if number in batch:
+        instance = example.instance
+        if (*key, instance.source, instance.boot, instance.seq) in batch:
             return "example-twice"
         self._check_asked(key, change)
-        values = dict(example.values)
         self._fleet.put(
-            ExampleRecord(change.id, *number, layout.version, example.label, values, len(batch))
+            ExampleRecord(
+                change=change.id,
+                site=key[0],
+                node=key[1],
+                source=instance.source,
+                boot=instance.boot,
+                seq=instance.seq,
+                layout_version=layout.version,
+                label=example.label,
+                values=dict(example.values),
+                place=len(batch),
+            )
         )
         return "examples"
 
@@ -141,7 +151,7 @@ class Changes:
         """
         count = len(self._fleet.examples[change.id])
         done = max(change.fitted, self._tried.get(change.id, -1))
-        reached = [size for size in self._policy.sizes() if done < size <= count]
+        reached = [size for size in self._policy.batch_sizes() if done < size <= count]
         return reached[0] if reached and self._summaries_in(change, now_ms) else None
 
     def _summaries_in(self, change: ChangeRecord, now_ms: int) -> bool:

@@ -47,17 +47,17 @@ from gateway.decisions.retirement import Retirement
 from gateway.decisions.timekeeping import KIND, Timekeeping
 from gateway.policy import Group, Policy
 from gateway.registry import EventError, FitRecord, NodeKey, SummaryRecord
-from gateway.registry.adoption import adopt, unannounced
-from gateway.registry.events import happen, reconcile
-from gateway.registry.fleet import Fleet, Stored
+from gateway.registry.adoption import adopt, unannounced_sentence
+from gateway.registry.events import apply_event, reconcile
+from gateway.registry.fleet import Fleet, StoredFleet
 from gateway.registry.measuring import Measuring
 from gateway.registry.reports import (
-    beyond_reach,
     check_reach,
-    check_summarised,
-    overtaken,
-    renumber,
-    reported,
+    check_summary,
+    is_ahead,
+    is_beyond_reach,
+    note_status,
+    renumber_layout,
 )
 
 EXPECTED = frozenset({"late", "stale"})
@@ -72,7 +72,7 @@ class Gateway:
         policy: Policy,
         groups: Iterable[Group],
         key: SigningKey,
-        stored: Stored | None = None,
+        stored: StoredFleet | None = None,
         pushed: Mapping[int, FitRecord] | None = None,
     ) -> None:
         self.policy = policy
@@ -153,7 +153,7 @@ class Gateway:
             self.complaints.append(str(error))
 
     def _happen(self, key: NodeKey, event: Event, now_ms: int) -> None:
-        happen(self.fleet, key, event, now_ms)
+        apply_event(self.fleet, key, event, now_ms)
         self.counts[event.kind] += 1
 
     def _introduction(self, key: NodeKey, message: Introduction, _: bytes, now_ms: int) -> None:
@@ -164,10 +164,10 @@ class Gateway:
             self.orders.want(key)
             return
         versions = message.version, message.layout_version
-        if overtaken(self.fleet, key, *versions, message.sensors):
+        if is_ahead(self.fleet, key, *versions, message.sensors):
             self._order_anew(key, *versions, now_ms)
         self._order_within_reach(key, message.version, now_ms)
-        sentence = unannounced(self.fleet, key, message)
+        sentence = unannounced_sentence(self.fleet, key, message)
         if sentence:
             self.counts["unannounced"] += 1
             self.complaints.append(sentence)
@@ -183,10 +183,10 @@ class Gateway:
         check_reach(self.fleet, key, status.version, status.layout_version, now_ms)
         if self._time.compare(key, status.time_ms, now_ms):
             self.counts["clock-confirmed"] += 1
-        if reported(self.fleet, key, status, payload, now_ms):
+        if note_status(self.fleet, key, status, payload, now_ms):
             self.publisher.note_report(key, now_ms)
         reconcile(self.fleet, key, status.silent, now_ms)
-        if overtaken(self.fleet, key, status.version, status.layout_version):
+        if is_ahead(self.fleet, key, status.version, status.layout_version):
             self._order_anew(key, status.version, status.layout_version, now_ms)
         self._order_within_reach(key, status.version, now_ms)
 
@@ -201,12 +201,12 @@ class Gateway:
             "speaks in its name",
             now_ms,
         )
-        renumber(self.fleet, key, layout_version, now_ms)
+        renumber_layout(self.fleet, key, layout_version, now_ms)
         self.orders.want(key)
 
     def _order_within_reach(self, key: NodeKey, version: int, now_ms: int) -> None:
         """A node that would refuse its order as too far ahead: somebody else has spoken for it."""
-        if not beyond_reach(self.fleet, key, version):
+        if not is_beyond_reach(self.fleet, key, version):
             return
         self._doubt(
             key,
@@ -224,17 +224,25 @@ class Gateway:
         self.fleet.doubt(key, kind, sentence, now_ms)
 
     def _summary(self, key: NodeKey, message: SummaryMessage, payload: bytes, now_ms: int) -> None:
-        check_summarised(self.fleet, key, message.layout_version, message.readings, now_ms)
+        check_summary(self.fleet, key, message.layout_version, message.readings, now_ms)
         self.counts["summaries"] += 1
-        self.fleet.put(SummaryRecord(*key, message.layout_version, payload, now_ms))
+        self.fleet.put(
+            SummaryRecord(
+                site=key[0],
+                node=key[1],
+                layout_version=message.layout_version,
+                payload=payload,
+                at_ms=now_ms,
+            )
+        )
 
     def _example(self, key: NodeKey, example: Example, *_: object) -> None:
         self.counts[self.changes.gather(key, example)] += 1
 
     def _reading(self, key: NodeKey, reading: Reading, _: bytes, now_ms: int) -> None:
-        done = self._measuring.heard(self.fleet, key, reading.values, now_ms)
+        done = self._measuring.add_values(self.fleet, key, reading.values, now_ms)
         self.counts["measured"] += len(done)
-        for sentence in self._measuring.take_said():
+        for sentence in self._measuring.take_remarks():
             self.counts["values-set-aside"] += 1
             self.complaints.append(sentence)
 
@@ -295,7 +303,7 @@ class Gateway:
         return self.orders.busy
 
     def _wanted_filters(self) -> frozenset[str]:
-        keys = self._measuring.listening(self.fleet)
+        keys = self._measuring.refresh(self.fleet)
         return frozenset(str(NodeTopics(*key).reading_filter()) for key in keys)
 
     # -- fits ----------------------------------------------------------------------------------

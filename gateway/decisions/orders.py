@@ -72,7 +72,17 @@ class OrderPublisher:
         )
         payload = seal_desired(desired, self._key)
         size = -1 if model is None else model.size
-        fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms, size))
+        fleet.put(
+            OrderRecord(
+                site=key[0],
+                node=key[1],
+                version=desired.version,
+                layout_version=layout.version,
+                payload=payload,
+                at_ms=now_ms,
+                fit=size,
+            )
+        )
         self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
         self._foreign.discard(key)
         return self._publication(key)

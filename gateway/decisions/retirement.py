@@ -10,7 +10,7 @@ from collections import Counter
 
 from gateway.policy import Policy
 from gateway.registry import EventError, NodeKey
-from gateway.registry.events import overdue, retire
+from gateway.registry.events import overdue_sensors, retire
 from gateway.registry.fleet import Fleet
 
 
@@ -34,7 +34,7 @@ class Retirement:
     def retire_due(self, now_ms: int, counts: Counter[str], *, sure: bool) -> list[EventError]:
         """Retire whose time has come, counted by reason; what speaks against it, if it is news."""
         kept, news = set(), []
-        for key, sensor, event, why in overdue(
+        for key, sensor, event, why in overdue_sensors(
             self._fleet, self._policy, now_ms, hearing=self._hears(now_ms), sure=sure
         ):
             try:
