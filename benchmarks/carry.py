@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.common.data import DATA
 from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
-from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.scoreboard import PredictorName, Scoreboard
 from edge_opid.wire import SensorDescription
 
 AFTER = 100  # readings after a change that the first column is about
@@ -82,7 +82,8 @@ def run(stream: Stream, policy: Policy) -> tuple[float, float]:
         for place, i in enumerate(readings):
             x = local_models.encode({f"s{s:03}": float(stream.X[i, s]) for s in sensors})
             guesses = {name: int(found.argmax()) for name, found in local_models.scores(x).items()}
-            served = board.served(["own", "lately"]) if policy is Scoreboard.carry else "own"
+            own, lately = PredictorName.OWN, PredictorName.LATELY
+            served = board.best([own, lately]) if policy is Scoreboard.carry else own
             truth = int(stream.y[i])
             local_models.learn(x, truth)
             board.record(guesses, truth)

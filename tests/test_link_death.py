@@ -19,7 +19,8 @@ from test_service import World
 
 from edge_opid.link import Disconnected, LinkError
 from edge_opid.link.connection import Connection
-from edge_opid.service.notify import Systemd, read_status
+from edge_opid.service.status_file import read_status
+from edge_opid.service.systemd import Systemd
 
 PATIENCE_S = 30.0
 # What ends a thread without a word, as nothing but a real fault of the machine should.

@@ -106,6 +106,21 @@ def test_properties_are_stepped_over_and_never_read(properties: bytes) -> None:
         ),  # an alias
         (publication(b"\x00\x01a\x00\x07\x00", 0x34), UnusablePacket(NOT_ASKED_FOR, 2, 7)),
     ],
+    ids=[
+        "empty",
+        "half a length",
+        "topic beyond the end",
+        "half a packet id",
+        "packet id 0",
+        "QoS 3",
+        "no length of properties",
+        "properties beyond the end",
+        "endless length of properties",
+        "topic not UTF-8",
+        "surrogate in the topic",
+        "topic alias",
+        "QoS 2",
+    ],
 )
 def test_unusable_publication_costs_one_message(packet: bytes, refusal: UnusablePacket) -> None:
     """It is refused with all it takes to acknowledge it, and the next packet is read as ever."""
@@ -144,7 +159,7 @@ def test_broker_that_cannot_count_ends_the_connection(stream: bytes) -> None:
 @settings(deadline=None, max_examples=500)
 @given(st.lists(st.binary(max_size=80), max_size=20), st.booleans())
 def test_any_bytes_are_packets_refusals_or_a_packet_error(chunks: list[bytes], five: bool) -> None:
-    """Nothing else is ever raised, nothing is invented, and nothing is held beyond the limit."""
+    """Nothing else is ever raised, and nothing is invented: no more comes out than went in."""
     framer, given_bytes, taken = Framer(mqtt_5=five, packet_bytes_max=LIMIT), 0, 0
     try:
         for chunk in chunks:

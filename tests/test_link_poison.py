@@ -17,7 +17,7 @@ from support.node_process import NodeProcess
 from support.raw_mqtt import U_FEFF, RawClient
 
 from edge_opid.link.packets import length_bytes, publish_packet
-from edge_opid.service.notify import read_status
+from edge_opid.service.status_file import read_status
 
 PATIENCE_S = 60.0  # for a process to start on a busy machine
 

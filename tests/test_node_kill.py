@@ -20,8 +20,7 @@ from support.mosquitto import Mosquitto
 from support.node_process import WAIT_S, NodeProcess, listening, wait_until
 from support.rig import CLASSES
 
-from edge_opid.node.journal_records import Accepted
-from edge_opid.node.snapshot import pack_state, unpack_state
+from edge_opid.node.journal_records import Accepted, pack_state, unpack_state
 from edge_opid.node.state import NodeState
 from edge_opid.source import connect
 from edge_opid.store.files import SNAPSHOT_TMP

@@ -188,7 +188,7 @@ def test_labels_that_come_late_are_learned_once():
     assert rig.node.counts["learned"] == 2
 
 
-def test_a_bad_model_is_pushed_and_the_old_one_comes_back():
+def test_the_old_model_comes_back_after_a_bad_one_was_pushed():
     """Signed and valid, but it never says "stale": its first labelled readings tell."""
     rows, labels = world(400)
     layout = Layout([Sensor(name) for name in "abc"])
@@ -322,7 +322,7 @@ def test_sensors_without_reference_or_scale_are_warmed_up_and_the_warm_up_is_dur
         live(each, raw[60:], labels[60:], first_seq=61)
         each.commit(0)
     assert rig.frozen() == middle.frozen()
-    assert rig.node.state.warming is None
+    assert rig.node.state.warmup is None
     assert rig.node.state.local_models.learner.readings == 300
     scales = [sensor.scale for sensor in rig.node.state.local_models.sensors.values()]
     assert all(50 < scale < 200 for scale in scales)

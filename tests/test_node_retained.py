@@ -18,8 +18,8 @@ from edge_opid.config.node import ForeignConfig
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.node.node import Node
-from edge_opid.service.notify import Systemd
-from edge_opid.service.wiring import open_service
+from edge_opid.service.systemd import Systemd
+from edge_opid.service.wiring import open_loop
 from edge_opid.testing.memory_broker import Outgoing
 from edge_opid.wire import (
     MESSAGES_ON,
@@ -52,7 +52,7 @@ def serving(folder, port, **options):
     """The real service, link and disk in this process: it connects again within milliseconds."""
     config = NodeProcess(folder, port, SETTINGS).config
     quick = replace(config.broker, reconnect_first_s=0.02, reconnect_most_s=0.05, **options)
-    with open_service(replace(config, broker=quick), Systemd({})) as service:
+    with open_loop(replace(config, broker=quick), Systemd({})) as service:
         thread = threading.Thread(target=service.run, daemon=True)
         thread.start()
         try:
@@ -115,7 +115,7 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
     assert not [event for event in events if isinstance(event, SensorReturned)]
 
 
-def test_what_a_memory_broker_kept_is_refused_counted_and_logged_but_live_words_are_heard():
+def test_what_a_broker_kept_is_refused_counted_and_logged_but_live_words_are_heard():
     """The same flag travels through the link in memory; the log says so at the 1st, 2nd, 4th."""
     out = io.StringIO()
     log.set_up("warning", {}, out)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from edge_opid.node.journal_records import Accepted, pack
+from edge_opid.node.journal_records import Accepted, pack_record
 from edge_opid.source.number import ReadingNumber
 from edge_opid.wire import InstanceId
 from firmware_sim.chaos.digest import Digest
@@ -71,7 +71,7 @@ def test_every_reading_of_the_week_is_acknowledged_once(lived) -> None:
         assert sent.acknowledged == sent.arrived.last
 
 
-def test_week_has_what_a_week_has(lived) -> None:
+def test_week_has_deaths_births_power_cuts_and_late_labels(lived) -> None:
     """Deaths, births, power cuts, snapshots, late labels: a calm run would show nothing."""
     fleet, _ = lived
     seen: Counter[str] = Counter()
@@ -120,7 +120,7 @@ def chronicle() -> tuple[Chronicle, SentBy, list[bytes]]:
     records = []
     for seq in range(1, 21):
         sent.numbered(ReadingNumber(7, seq), ({"vib-x": float(seq)}, None))
-        records.append(pack(Accepted(seq, SOURCE, 7, seq, seq, {"vib-x": float(seq)}, None)))
+        records.append(pack_record(Accepted(seq, SOURCE, 7, seq, seq, {"vib-x": float(seq)}, None)))
         made.appended(seq - 1, records[-1])
     made.committed(20)
     made.covered(10)
@@ -131,7 +131,7 @@ def chronicle() -> tuple[Chronicle, SentBy, list[bytes]]:
     ("index", "end", "promise"),
     [(9, 20, "committed record lost"), (10, 19, "committed record lost"), (12, 20, None)],
 )
-def test_record_is_missed_although_it_was_forgotten(index: int, end: int, promise) -> None:
+def test_record_is_missed_only_where_no_snapshot_covers_it(index: int, end: int, promise) -> None:
     """A node that begins before what two snapshots cover has lost them both."""
     made, _, records = chronicle()
     if promise is None:
@@ -151,7 +151,7 @@ def test_number_of_a_reading_that_has_arrived_cannot_be_used_again() -> None:
     with pytest.raises(BrokenPromise, match="number used twice"):
         sent.numbered(ReadingNumber(7, 3), ({"vib-x": 3.0}, None))
     sent.numbered(ReadingNumber(7, 21), ({"vib-x": 21.0}, None))
-    again = pack(Accepted(9, SOURCE, 7, 3, 9, {"vib-x": 3.0}, None))
+    again = pack_record(Accepted(9, SOURCE, 7, 3, 9, {"vib-x": 3.0}, None))
     made.appended(20, again)
     with pytest.raises(BrokenPromise, match="reading twice"):
         made.committed(21)
@@ -167,7 +167,7 @@ def test_lost_reading_may_be_told_again() -> None:
         sent.numbered(ReadingNumber(7, 1), ({"vib-x": 1.0}, None))
 
 
-def test_runs_and_ticks_are_sets() -> None:
+def test_runs_and_ticks_answer_as_sets_do() -> None:
     """The same answers as sets of numbers, from one entry a boot and one bit a reading."""
     taken, arrived, plain = Runs(), Runs(), set()
     for boot, count in ((7, 5), (9, 3)):

@@ -83,7 +83,7 @@ def test_window_has_an_end() -> None:
     assert len(window) == 2
 
 
-def test_refused_by_the_link_is_due_again() -> None:
+def test_reading_refused_by_the_link_is_due_again() -> None:
     """A full link is no loss: the reading is offered again at the next turn."""
     window = filled(3)
     for pending in window.take_due(0.0)[1:]:

@@ -144,7 +144,7 @@ def test_damage_that_the_snapshot_covers_costs_nothing():
     assert life.begin() == ()
 
 
-def test_newest_snapshot_spoilt_loses_nothing():
+def test_spoilt_newest_snapshot_costs_nothing():
     """The older one is used, with the longer journal."""
     life = lived(4)
     name = newest(life, "snapshot")
@@ -154,7 +154,7 @@ def test_newest_snapshot_spoilt_loses_nothing():
     goes_on(life)
 
 
-def test_older_snapshot_spoilt_loses_nothing_either():
+def test_spoilt_older_snapshot_costs_nothing_either():
     """Told at once, not when it is needed; no journal is given up until there are two again."""
     life = lived(4)
     name = life.store._snapshots.kept[0].name
@@ -166,7 +166,7 @@ def test_older_snapshot_spoilt_loses_nothing_either():
     assert begin_damaged(life) == (["quarantined"], 0)
 
 
-def test_only_snapshot_spoilt_starts_again_from_the_first_record():
+def test_spoilt_only_snapshot_means_a_start_from_the_first_record():
     """While there is one snapshot only, the journal reaches back to the beginning."""
     life = Life(TornDisk(), Random(5))
     life.begin()
@@ -177,7 +177,7 @@ def test_only_snapshot_spoilt_starts_again_from_the_first_record():
     assert list(found.records) == life.history
 
 
-def test_both_snapshots_spoilt_starts_empty_and_says_so():
+def test_spoilt_snapshots_both_mean_an_empty_start_that_is_told():
     """Nothing can be applied any more: everything is set aside for a look, and life begins anew."""
     life = lived(6)
     for snapshot in life.store._snapshots.kept:

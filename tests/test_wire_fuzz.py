@@ -210,7 +210,7 @@ valid_messages = st.one_of(
 
 @THOROUGH
 @given(valid_messages)
-def test_a_valid_message_does_not_survive_the_journey(message: Message) -> None:
+def test_a_valid_message_survives_the_journey(message: Message) -> None:
     """Encoded and decoded it is equal, and its bytes are the same again."""
     payload = encode(message)
     again = decode(payload, type(message))
@@ -220,7 +220,7 @@ def test_a_valid_message_does_not_survive_the_journey(message: Message) -> None:
 
 @BOUNDED
 @given(ids, ids, st.sampled_from(Channel), ids)
-def test_a_topic_of_valid_ids_does_not_parse(
+def test_a_topic_of_valid_ids_parses_back(
     site: str, node: str, channel: Channel, source: str
 ) -> None:
     """Built from ids, it parses back to the same ids and to nobody else's."""
@@ -230,7 +230,7 @@ def test_a_topic_of_valid_ids_does_not_parse(
 
 @THOROUGH
 @given(st.text() | st.builds("opid/1/{}/{}/{}".format, st.text(), st.text(), st.text()))
-def test_any_text_as_a_topic(text: str) -> None:
+def test_any_text_is_a_topic_or_refused(text: str) -> None:
     """It is a topic that spells itself, or a WireError."""
     reason = "none"
     try:
@@ -254,7 +254,7 @@ def survives(payload: bytes, kinds: list[type[Message]]) -> None:
         open_desired(payload, [KEY.verify_key])
 
 
-def test_random_bytes() -> None:
+def test_random_bytes_are_decoded_or_refused() -> None:
     """2,000 payloads of noise, to every kind of message."""
     noise = random.Random(1)
     for _ in range(2_000):
@@ -273,7 +273,7 @@ def mutated(payload: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_mutated_messages(name: str) -> None:
+def test_mutated_messages_are_decoded_or_refused(name: str) -> None:
     """1,500 damaged copies of each golden message, read as what they were."""
     chance = random.Random(name)
     for _ in range(1_500):

@@ -151,7 +151,7 @@ def golden(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_new_code_writes_other_bytes(name: str) -> None:
+def test_new_code_writes_the_bytes_that_nodes_in_the_field_know(name: str) -> None:
     """Nodes in the field and readings in their spools are in these bytes: none may change."""
     assert encode(EXAMPLES[name]) == golden(name), (
         f"the bytes of {name!r} have changed: senders and receivers of schema {SCHEMA_VERSION} "
@@ -161,12 +161,12 @@ def test_new_code_writes_other_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_new_code_cannot_read_old_bytes(name: str) -> None:
+def test_new_code_reads_the_bytes_of_older_releases(name: str) -> None:
     """What an older release sent still means the same."""
     assert decode(golden(name), type(EXAMPLES[name])) == EXAMPLES[name]
 
 
-def test_the_seal_changes() -> None:
+def test_the_seal_stays_as_it_is() -> None:
     """A retained `desired` of an older gateway must still open: magic, purpose and order."""
     desired = EXAMPLES["desired"]
     assert isinstance(desired, Desired)
@@ -174,14 +174,14 @@ def test_the_seal_changes() -> None:
     assert open_desired(golden("desired_sealed"), [KEY.verify_key]) == desired
 
 
-def test_the_json_of_a_prediction_changes() -> None:
+def test_the_json_of_a_prediction_stays_as_it_is() -> None:
     """Dashboards read these names."""
     prediction = EXAMPLES["prediction"]
     assert isinstance(prediction, Prediction)
     assert to_json(prediction) == golden("prediction_json")
 
 
-def test_a_message_without_a_golden_file() -> None:
+def test_every_message_has_a_golden_file() -> None:
     """Every kind that can travel is pinned, and every pinned file is checked."""
     pinned = {type(message) for message in EXAMPLES.values()}
     assert pinned == {kind for kinds in MESSAGES_ON.values() for kind in kinds} | {Desired}

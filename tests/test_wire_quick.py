@@ -112,6 +112,7 @@ def test_no_mutant_is_taken_that_the_reader_refuses_or_reads_otherwise() -> None
         ({"label": b""}, "type"),
         ({"label": "two\nlines"}, "text"),
     ],
+    ids=str,
 )
 def test_bad_field_is_refused_with_the_readers_reason(change, reason: str) -> None:
     """Who sent it must be told what is wrong, in the same words as ever; and again next time."""

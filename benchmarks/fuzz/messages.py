@@ -34,7 +34,7 @@ import msgpack  # type: ignore[import-untyped]  # ships no types
 from nacl.signing import SigningKey
 
 from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
-from edge_opid.node import journal_records as inputs
+from edge_opid.node import journal_records
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release
 from edge_opid.node.node import Node
 from edge_opid.wire import (
@@ -298,7 +298,7 @@ class Chatter:
         if self.rng.random() < 0.4:
             return None
         W = [[self._number() for _ in CLASSES] for _ in range(rows)]
-        return Weights("folded", {"W": Matrix.of(W)})
+        return Weights("matrix", {"W": Matrix.of(W)})
 
     def _foreign(self) -> tuple[str, bytes]:
         topic = self.rng.choice(
@@ -367,20 +367,20 @@ class Driven:
     def commit(self) -> None:
         """Make it durable, or not."""
         if self.disk_refuses:
-            self.perform(self.node.commit_failed("disk full", self.now_ms))
+            self.perform(self.node.on_commit_failed("disk full", self.now_ms))
             return
-        for change in map(inputs.unpack, self.pending):
-            if isinstance(change, inputs.Accepted):
+        for change in map(journal_records.unpack_record, self.pending):
+            if isinstance(change, journal_records.Accepted):
                 self.reached[change.source] = change.boot, change.seq + 1
         self.durable += self.pending
         self.pending.clear()
-        self.perform(self.node.committed(self.now_ms))
+        self.perform(self.node.on_committed(self.now_ms))
 
     def reconnect(self) -> None:
         """The broker takes every delivery back that was not released."""
-        self.node.disconnected()
+        self.node.on_disconnected()
         self.owed.clear()
-        self.perform(self.node.connected(self.now_ms))
+        self.perform(self.node.on_connected(self.now_ms))
 
     def settle(self) -> None:
         """Everything that was accepted is durable, and no delivery is forgotten."""

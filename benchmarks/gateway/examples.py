@@ -94,7 +94,7 @@ def gathered(sensors: int, alone: bool, labelled: int, wanted: int) -> tuple[int
                 case Append() | Publish():
                     pass
                 case Commit():
-                    node.committed(now_ms)
+                    node.on_committed(now_ms)
         if found == wanted:
             return reported, heard
     raise AssertionError("life goes on")

@@ -31,8 +31,8 @@ from gateway.estage import (
     KernelModel,
     KernelOpid,
     LandmarkOpid,
+    column_weights,
     fit_best,
-    fold,
     hits_on,
 )
 from gateway.estage.tuning import tuned
@@ -88,8 +88,8 @@ def measured(made: Draw, seed: int) -> dict[str, tuple[float, ...]]:
     names = [f"s{place}" for place in range(width)]
     survivors = len(made.W_s)
     best = fit_best(*data, seed=seed, candidates=LINEAR)
-    folded = fold(best.model, made.W_s).matrix(bias_column=survivors - 1)
-    weights = Weights("folded", {"W": Matrix.of(folded)})
+    W = column_weights(best.model, made.W_s).matrix(bias_column=survivors - 1)
+    weights = Weights("matrix", {"W": Matrix.of(W)})
     found = {"one matrix": (best.hits.mean(), right(best.model, made), *cost(weights, made))}
     exact = tuned(KernelOpid(), batch, 5, seed)
     found["exact kernel"] = (hits_on(KernelOpid(), batch, seed).mean(), right(exact, made), 0, 0)

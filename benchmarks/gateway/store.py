@@ -25,8 +25,19 @@ def records(round_: int) -> list[Record]:
     found: list[Record] = []
     for number in range(NODES):
         name = f"node-{number}"
-        found.append(NodeRecord("street", name, "air", 0.5, online=True, seen_ms=round_))
-        found.append(OrderRecord("street", name, round_, 1, os.urandom(PAYLOAD_BYTES), round_))
+        found.append(
+            NodeRecord(site="street", node=name, group="air", gate=0.5, online=True, seen_ms=round_)
+        )
+        found.append(
+            OrderRecord(
+                site="street",
+                node=name,
+                version=round_,
+                layout_version=1,
+                payload=os.urandom(PAYLOAD_BYTES),
+                at_ms=round_,
+            )
+        )
     return found
 
 

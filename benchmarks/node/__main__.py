@@ -212,7 +212,7 @@ def order(size: str) -> bytes:
         for n in (*vanishing, *surviving)
     )
     W = [[0.0] * len(CLASSES)] * (len(described) + 1)
-    weights = Weights("folded", {"W": Matrix.of(W)})
+    weights = Weights("matrix", {"W": Matrix.of(W)})
     document = Desired(
         site="farm",
         node="n1",

@@ -29,13 +29,13 @@ from sklearn import datasets
 from benchmarks.common.data import DATA
 from benchmarks.tflite.scores import TIMED, seconds
 from edge_opid.models.matrix import CompactModel
-from gateway.estage import LINEAR, LinearModel, fit_best, fit_opid, fold
-from gateway.tflite import Weights, folded_to_tflite, to_tflite
+from gateway.estage import LINEAR, LinearModel, column_weights, fit_best, fit_opid
+from gateway.tflite import WeightType, matrix_to_tflite, to_tflite
 
 SCRIPT = Path(__file__).with_name("scores.py")
 EXTRAS = {"litert": "ai_edge_litert", "tflite": "tflite_runtime"}
 ROWS_MAX = 2000
-FORMS: tuple[Weights, ...] = ("float32", "int8")
+FORMS: tuple[WeightType, ...] = ("float32", "int8")
 Array = Any
 
 
@@ -68,19 +68,19 @@ class Fit:
         Xs, Xa = self.parts()
         return self.model.scores(Xs @ self.W_s, Xa)
 
-    def folded(self) -> Array:
+    def one_matrix(self) -> Array:
         """One matrix for the columns of the rows."""
         bias = self.survivors.index("bias")
-        matrix = fold(self.model, self.W_s).matrix(bias_column=bias)
+        matrix = column_weights(self.model, self.W_s).matrix(bias_column=bias)
         return matrix[[[*self.survivors, *self.new].index(name) for name in self.columns]]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """The E-stage's two layers, and the folded matrix, in float32 and int8."""
+        """The E-stage's two layers, and the one matrix, in float32 and int8."""
         names = {"survivors": self.survivors, "new": self.new, "classes": self.classes}
         for form in FORMS:
             yield f"layers {form}", to_tflite(self.W_s, self.model, **names, weights=form)
-            data = folded_to_tflite(self.folded(), self.columns, self.classes, weights=form)
-            yield f"folded {form}", data
+            data = matrix_to_tflite(self.one_matrix(), self.columns, self.classes, weights=form)
+            yield f"matrix {form}", data
 
 
 def bundled() -> Iterator[tuple[str, Array, Array]]:
@@ -166,7 +166,7 @@ def main() -> None:
         said = scored(environment, every)
         print(f"\n{said['runtime']}, numpy {said['numpy']}: {said['bytes'] / 1e6:.1f} MB resident")
         for name, _, _ in sets:
-            for kind in (f"{form} {weights}" for weights in FORMS for form in ("layers", "folded")):
+            for kind in (f"{form} {weights}" for weights in FORMS for form in ("layers", "matrix")):
                 print(line(name, kind, [fit for fit in every if fit.name.split()[0] == name], said))
 
 
@@ -177,7 +177,7 @@ def line(name: str, kind: str, every: Sequence[Fit], said: dict[str, Array]) -> 
     agreed = [float(np.mean(truth.argmax(1) == got.argmax(1))) for truth, got in pairs]
     first = every[0]
     size = len(dict(first.files())[kind])
-    numpy = CompactModel(0, first.folded().astype(np.float32))
+    numpy = CompactModel(0, first.one_matrix().astype(np.float32))
     here, there = seconds(numpy, first.rows[:TIMED]), float(said[f"{first.name} {kind}|seconds"])
     shape = f"{len(first.survivors)}+{len(first.new)}×{len(first.classes)}"
     return (

@@ -36,7 +36,7 @@ AHEAD = 100_000  # of the true numbers, so that no example is one that the gatew
 def lie(fleet: SimFleet, name: str) -> None:
     """All classes are other classes, a million readings say so, and here are some of them."""
     node = fleet.nodes[name]
-    if not node.alive or node.node.state.warming is not None:
+    if not node.alive or node.node.state.warmup is not None:
         return  # there is nothing to be turned round so far
     topics, state = NodeTopics(SITE, name), node.node.state
     for summary in summarised(state.local_models, state.layout_version):

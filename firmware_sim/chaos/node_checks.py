@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from edge_opid.config.node import NodeConfig
 from edge_opid.native import available as kernels
-from edge_opid.node import journal_records as inputs
-from edge_opid.node.journal_records import Accepted, Input, Labelled, Ordered
+from edge_opid.node import journal_records
+from edge_opid.node.journal_records import Accepted, Input, Labelled, Ordered, pack_state
 from edge_opid.node.node import Node
-from edge_opid.node.snapshot import pack_state
 from edge_opid.node.state import NodeState
 from edge_opid.source.number import ReadingNumber, expected_after
 from edge_opid.store import Note, Store
@@ -79,7 +78,7 @@ class Chronicle:
         """The node has changed its state, and will remember why."""
         if index != self.end:
             self._complain("history", f"record {index} was appended after {self.end}")
-        change = inputs.unpack(record)
+        change = journal_records.unpack_record(record)
         if isinstance(change, Ordered):
             self._check_signed(change.document)
         self.history.append(record)

@@ -22,7 +22,7 @@ NUMBER = InstanceId("trial", 0, 1)
 def check_not_turned(story: Story, name: str, state: NodeState) -> None:
     """Raise `BrokenPromise` if it serves what is turned round."""
     labelled = sum(1 for _ in state.trial.rows())
-    if state.warming is not None or not state.pushed_models or labelled < TRIAL:
+    if state.warmup is not None or not state.pushed_models or labelled < TRIAL:
         return
     chance = dice(story.seed, "trial", name)
     served = own = 0
@@ -31,8 +31,8 @@ def check_not_turned(story: Story, name: str, state: NodeState) -> None:
         sensors = {s: state.local_models.sensors[s].role for s in state.local_models.alive}
         values = {s: story.seen(role, truth, chance) for s, role in sensors.items()}
         served += state.predicted_unkept(values, NUMBER, 0).winner == truth
-        scores = state.local_models.scores(state.local_models.encode(values))
-        own += int(scores["own"].argmax()) == truth
+        scores = state.local_models.own(state.local_models.encode(values))
+        own += int(scores.argmax()) == truth
     if served <= FEW and own >= MANY:
         what = f"{name} serves a model that is right in {served} of {ASKED}, its own in {own}"
         raise BrokenPromise("turned by a liar", what)

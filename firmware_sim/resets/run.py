@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge_opid.service.notify import read_status
+from edge_opid.service.status_file import read_status
 from firmware_sim.chaos.planted import PLANTS
 from firmware_sim.live.broker import find_mosquitto, open_broker
 from firmware_sim.live.processes import Children, LiveError

@@ -108,7 +108,7 @@ class FleetRig:
         for _ in range(1 + len(self.crashes)):
             self.steps += 1
             crash = self.crashes.get(self.steps)
-            actions = decision()
+            actions = decision() or []  # a handler decides by writing records alone
             if crash != "unsaved":
                 break
             self.revive()
@@ -121,7 +121,7 @@ class FleetRig:
     def revive(self) -> None:
         """Another gateway process, on the same database; the broker has kept its session."""
         self.boot_gateway()
-        self.perform(self.gateway.connected(True, self.now_ms))
+        self.perform(self.gateway.on_connected(True, self.now_ms))
 
     def perform(self, actions) -> None:
         for action in actions:
@@ -139,7 +139,7 @@ class FleetRig:
         job = fit_job(self.store, self.gateway, change_id, size)
         fit = self._fitted(job)
         self.fits.append(fit)
-        self.decide(lambda: self.gateway.fitted(fit) or [])
+        self.decide(lambda: self.gateway.on_fitted(fit))
 
     def _fitted(self, job: FitJob) -> FitRecord:
         """A fit is a function of its job: the lives of one story share them, which saves hours."""
@@ -189,7 +189,7 @@ class FleetRig:
         self.awake.add(name)
         rig = self.nodes[name]
         topic = str(NodeTopics(SITE, name).to(Channel.DESIRED))
-        rig.run(rig.node.connected(self.now_ms), self.now_ms)
+        rig.run(rig.node.on_connected(self.now_ms), self.now_ms)
         if topic in self.retained:
             rig.handle(topic, self.retained[topic], self.now_ms)
         self.collect(name)

@@ -19,7 +19,7 @@ from pathlib import Path
 from edge_opid.source import Source, connect
 from edge_opid.wire import Channel, Event, NodeTopics, Prediction, encode
 from gateway.registry import ChangeRecord
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import StoredFleet
 from gateway.store import FleetStore
 from support.fleet_rig import CLASSES, SITE, World
 from support.mosquitto import Mosquitto
@@ -114,7 +114,7 @@ class GatewayProcess:
         """The end of what it had to say."""
         return (self.folder / "gateway.log").read_text(errors="replace")[-4_000:]
 
-    def remembers(self) -> Stored:
+    def remembers(self) -> StoredFleet:
         """The fleet as its database has it now."""
         with FleetStore.open(self.database) as store:
             return store.fleet()
