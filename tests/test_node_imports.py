@@ -44,7 +44,7 @@ TOO_HEAVY = {
     "sklearn",  # 90 MB
     "sqlalchemy",
 }
-MODULES_MAX = 101
+MODULES_MAX = 102
 LINES_MAX = 5_000
 
 
