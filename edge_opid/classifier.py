@@ -278,10 +278,7 @@ class Classifier:
     def _warm(self, warmup: WarmUp, values: Values, number: int) -> bool:
         """Keep a reading; when better scales are due, learn all that are kept anew."""
         if not values.keys() <= set(warmup.names):
-            names, kept = {*warmup.names, *values}, warmup.rows()
-            warmup = self._warmup = WarmUp(names, self.warmup, self.knots, first=2)
-            for row, label in kept:
-                warmup.add(row, label)
+            warmup = self._warmup = warmup.with_sensors(values)
         warmup.add(values, number)
         due = warmup.due
         if due:
@@ -485,9 +482,9 @@ class Classifier:
             found._memories.restore(saved["memories"])
         if saved["warmup"]:
             names, rows = saved["warmup"]
-            found._warmup = _filled(WarmUp(names, found.warmup, found.knots, first=2), rows)
+            found._warmup = WarmUp(names, found.warmup, found.knots, first=2).add_all(rows)
         for name, rows in saved["joining"].items():
-            found._joining[name] = _filled(WarmUp([name], MEASURED, found.knots), rows)
+            found._joining[name] = WarmUp([name], MEASURED, found.knots).add_all(rows)
         found._retired, found._absent = set(saved["retired"]), dict(saved["absent"])
         found._board = Scoreboard.from_state(saved["scoreboard"])
         found._sharpness = Sharpness(*saved["sharpness"])
@@ -526,9 +523,3 @@ def _number(name: str, value: Any) -> float:
         sentence = f"sensor {name!r} is {value!r}: expected a finite number, or None if missing"
         raise ReadingError(Refusal("type", sentence)) from error
     return number
-
-
-def _filled(warmup: WarmUp, rows: Iterable[Any]) -> WarmUp:
-    for values, label in rows:
-        warmup.add(values, label)
-    return warmup
