@@ -101,7 +101,7 @@ bench-peers: $(VENV)/.peers  ## the peers' part of bench-changes, which is most 
 bench-tflite: setup  ## .tflite files in both runtimes: size, difference, labels, speed, memory
 	$(BIN)/python -m benchmarks.tflite.files
 
-arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under emulation (root)
+arm:  ## the C file cross-compiled for arm64 and armhf, its bits compared under emulation (root)
 	sh .ci/arm
 
 clean:  ## remove the environment and everything built

@@ -91,7 +91,7 @@ MISTAKES = [
 
 def test_a_good_file_is_read():
     config = parse_config(GOOD, {}, Path("/etc/opid/node.toml"))
-    assert config.node.sensors[1] == SensorConfig("co2", "co2", knots=8)
+    assert config.node.sensors[1] == SensorConfig("co2", role="co2", knots=8)
     assert config.node.foreign[0].topic.sensors == {"temperature": "temp"}
     assert (config.broker.host, config.broker.port) == ("broker.local", 1884)
     assert config.broker.client_id == "opid-farm-n1"
@@ -199,7 +199,7 @@ def test_the_example_explains_every_key_and_shows_the_true_defaults():
 # --- NodeConfig by itself -------------------------------------------------------------------------
 
 
-def test_no_more_columns_than_the_wire_promises():
+def test_no_more_columns_are_taken_than_the_wire_promises():
     """159 columns and the bias fit; one more does not."""
     many = [SensorConfig(f"s{i}", knots=32) for i in range(4)]
     fits = (*many, SensorConfig("t", knots=31))

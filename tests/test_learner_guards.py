@@ -64,7 +64,7 @@ def test_a_bad_reading_is_refused_and_nothing_changes(learner, x, y, reason, sen
 
 
 @pytest.mark.parametrize("batch", [1, 8])
-def test_one_bad_reading_in_a_batch_and_none_is_learned(learner, batch):
+def test_of_a_batch_with_one_bad_reading_none_is_learned(learner, batch):
     before = frozen(learner)
     spoiled = X.copy()
     spoiled[37, 2] = np.nan

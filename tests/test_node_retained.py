@@ -115,7 +115,7 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
     assert not [event for event in events if isinstance(event, SensorReturned)]
 
 
-def test_what_a_memory_broker_kept_is_refused_counted_and_logged_but_live_words_are_heard():
+def test_what_a_broker_kept_is_refused_counted_and_logged_but_live_words_are_heard():
     """The same flag travels through the link in memory; the log says so at the 1st, 2nd, 4th."""
     out = io.StringIO()
     log.set_up("warning", {}, out)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 
 from edge_opid.config.schema import DURATION_S_MAX, check_name, check_unique, check_within
@@ -35,6 +35,7 @@ class SensorConfig:
     """
 
     id: str
+    _: KW_ONLY
     role: str = ""
     reference: float | None = None
     scale: float | None = None

@@ -1,8 +1,9 @@
 r"""A TOML file and the environment, against the description of what may stand in them.
 
 What the loaders of all programs have in common: which sections and keys there are (`Shape`), and
-one file as it was read (`Document`), which knows where each key came from. What is wrong becomes a
-`SettingError`, which names the key; `Document.blame` adds the file and the line, or the variable.
+one file as it was read (`Document`), which knows the line that each key stands in. What is wrong
+becomes a `SettingError`, which names the key; `Document.blame` adds the file and the line, or the
+variable.
 
 >>> shape = Shape(sections={"log": {"level": "str"}}, lists={})
 >>> document = Document.parse("[log]\nlevel = 3", Path("node.toml"))

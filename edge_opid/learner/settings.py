@@ -41,7 +41,7 @@ def stiffness_fault(lam: float, rho: float, gate: float) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The shape of a learner and how it treats what it sees.
 

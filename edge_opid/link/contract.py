@@ -105,7 +105,7 @@ class MessageDropped:
 LinkEvent = Connected | Disconnected | SubscriptionRefused | PublishRefused | MessageDropped
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LinkCounters:
     """Everything that happened, in numbers; the reasons are the words of the log."""
 
