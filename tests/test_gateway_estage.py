@@ -159,8 +159,8 @@ def test_an_update_is_at_the_minimum_of_its_objective():
     assert np.allclose(A.T @ off, gamma * model.V_a, atol=1e-8)
 
 
-def test_a_folded_update_keeps_its_change_of_the_survivors():
-    """Folding into one matrix could drop what the labels taught about the survivors."""
+def test_an_update_as_one_matrix_keeps_its_change_of_the_survivors():
+    """Making one matrix of it could drop what the labels taught about the survivors."""
     W_s, gram, _, Xs, Xa, y = continued()
     model = fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5))
     assert np.abs(model.V_s).max() > 0
@@ -187,7 +187,7 @@ def test_survivors_that_do_not_belong_to_the_batch_are_refused():
 
 
 def test_a_mixture_is_the_weighted_sum_of_its_forms():
-    """In scores and folded, it is so much of Z, of the update and of each OPIDe setting."""
+    """In scores and as one matrix, it is so much of Z, of the update and of each OPIDe setting."""
     W_s, gram, _, Xs, Xa, y = continued()
     Z, known = Xs @ W_s, SurvivorColumns.of(Xs, gram, 0.5)
     batch = Batch.of(Z, Xa, y, 3, known)
@@ -348,7 +348,7 @@ def test_as_many_landmarks_are_taken_as_fit_and_not_one_more():
     assert 4 * numbers <= 4096 < 4 * ((count + 1) * 16 + 23)
 
 
-def test_the_folded_matrix_gives_the_scores_of_the_model():
+def test_the_one_matrix_gives_the_scores_of_the_model():
     """With a column of ones of its own, and with the layout's."""
     Z, Xa, y = world()
     rng = np.random.default_rng(5)
@@ -378,7 +378,7 @@ def test_float16_costs_what_it_says_and_values_beyond_it_are_refused():
         rounded(1e6 * matrix, rows, y)
 
 
-def test_a_kernel_is_not_folded_into_a_matrix():
+def test_a_kernel_does_not_become_a_matrix():
     """No matrix is equal to it; nor does a matrix of two classes serve three."""
     Z, Xa, y = world(n=20)
     with pytest.raises(MismatchError, match="kernel"):
