@@ -15,7 +15,7 @@ import gateway.decisions.gateway as gateway_service
 from edge_opid.link.packets import Framer, PacketError
 from edge_opid.service.loop import NodeLoop
 from edge_opid.source.source import Source
-from firmware_sim.chaos.faults import ANYONE, CARDS, DEVICES, GATEWAY, NODES, SOURCES, Fault
+from firmware_sim.chaos.faults import ANYONE, CARDS, DEVICES, GATEWAY, NODES, SOURCES, Fault, parsed
 from firmware_sim.chaos.fleet import SimFleet
 from firmware_sim.chaos.planted import planted
 from firmware_sim.chaos.story import Story
@@ -24,6 +24,7 @@ from firmware_sim.simulated.clock import VirtualClock, WallClock, dice
 from firmware_sim.simulated.disk import TornDisk
 from firmware_sim.simulated.link import CONFIRM_MS, SimLink
 from firmware_sim.simulated.network import Network
+from firmware_sim.simulated.source_device import READINGS_MIN
 from gateway.fitting import pooling
 
 Patch = pytest.MonkeyPatch
@@ -225,3 +226,21 @@ def test_clock_that_was_lost_is_found_again() -> None:
     assert wall.wall() == 0.0
     wall.find()
     assert wall.wall() == right
+
+
+def test_script_reads_on_until_a_node_can_warm_up_on_what_was_not_lost() -> None:
+    """The broker, the node's folder and then the card are away: 37 of 40 readings go with the card.
+
+    A node that has not warmed up is known to no gateway, so that nobody can announce anything of
+    it: a story that ended there would ask for what nobody has promised.
+    """
+    faults = parsed(
+        "807:older:broker:4000:524,5660:gone:n1:4000:142,10260:card:street-n1-box:1500:655"
+    )
+    fleet = SimFleet(6_423, faults)
+    outcome = fleet.run()
+    sent = fleet.sources["street-n1-box"].sent
+    assert outcome.broken is None
+    assert len(sent.lost) > READINGS_MIN
+    assert READINGS_MIN <= len(sent.arrived) < len(sent.taken)
+    assert fleet.gateway.gateway.counts["refused-unknown-node"] > 0  # as long as it was unknown

@@ -120,6 +120,11 @@ class SentBy:
         """How many readings it has taken, under whatever numbers they went."""
         return len(self.taken) - len(self.moved)
 
+    @property
+    def safe(self) -> int:
+        """How many of them no lost card or power has put at risk: so many arrive, at least."""
+        return len(self.taken) - len(self.lost)
+
     def first_number(self, number: ReadingNumber) -> ReadingNumber:
         """The one under which this reading was taken."""
         while number in self.moved:

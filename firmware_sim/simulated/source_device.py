@@ -28,7 +28,7 @@ from firmware_sim.simulated.network import Network
 from firmware_sim.simulated.node_device import SUPERVISOR_MS, Device, Ended
 
 TIDY_AT = 512  # records on a card before those that are acknowledged are deleted
-READINGS_MIN = 16  # also of a script that was dead all the time: a node cannot warm up on less
+READINGS_MIN = 16  # that are not lost, however long it was dead: a node cannot warm up on less
 
 
 @dataclass
@@ -234,7 +234,7 @@ class SourceDevice(Device):
         return self.alive and self._medium.mark >= last
 
     def _sample(self, life: int) -> None:
-        enough = self._readings >= READINGS_MIN and self.clock.now_ms >= self._until_ms
+        enough = self.clock.now_ms >= self._until_ms and self.sent.safe >= READINGS_MIN
         if not self.alive or life != self.life or enough:
             return
         self._send(*(self._unsent or self._read(self._readings)))
