@@ -95,7 +95,7 @@ def forget_everything(town):
 def orders_retained(town):
     """The nodes whose order the broker would give to whoever asks."""
     with listening(town.broker.port, f"opid/1/{SITE}/+/desired") as listener:
-        wait_until(lambda: len(listener.topics[Channel.DESIRED]) >= 4, "four retained orders")
+        wait_until(lambda: len(listener.heard[Channel.DESIRED]) >= 4, "four retained orders")
         return {each.topic.node for each in listener.heard[Channel.DESIRED]}
 
 

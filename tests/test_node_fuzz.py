@@ -168,7 +168,14 @@ def test_damaged_bytes_on_every_topic_are_refused_and_released(seed):
     assert len([word for word in words if word.startswith("node counted: refused")]) > 8
 
 
-CALLS = ("handle", "tick", "committed", "commit_failed", "connected", "disconnected")
+CALLS = (
+    "handle",
+    "tick",
+    "on_committed",
+    "on_commit_failed",
+    "on_connected",
+    "on_disconnected",
+)
 
 
 class Taped(Node):

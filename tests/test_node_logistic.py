@@ -116,12 +116,3 @@ def test_a_restored_memory_goes_on_to_the_same_bits():
         each.learn(each.encode({"a": 0.3, "b": -2.0}), 1)
     assert np.array_equal(mine.logistic.weights, again.logistic.weights)
     assert np.array_equal(mine.logistic.squares, again.logistic.squares)
-
-
-def test_a_snapshot_from_before_this_memory_is_read():
-    """It has nothing of it: the memory starts anew, on the sensors of that snapshot."""
-    saved = taught("a", "b").state()
-    del saved["logistic"]
-    again = LocalModels.restored(saved, Learning(2, 1.0, 1.0, 1.0))
-    assert again.logistic.names == ("a", "b", "bias")
-    assert not again.logistic.weights.any()

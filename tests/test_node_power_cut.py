@@ -135,6 +135,8 @@ class Clock:
     def now_ms(self) -> int:
         return self.ms
 
+    passed_ms = now_ms
+
 
 @dataclass
 class World:

@@ -70,8 +70,9 @@ class Summary:
 def check_agreement(mine: Summary, theirs: Summary) -> None:
     """Statistics may be added only where they are of the same columns, classes, λ and ρ.
 
-    >>> a = Summary(1, 1.0, 1.0, 0, 0.0, np.zeros(6), np.zeros((3, 2)))
-    >>> b = Summary(1, 2.0, 1.0, 0, 0.0, np.zeros(6), np.zeros((3, 2)))
+    >>> from edge_opid import WoodburyLearner
+    >>> a = WoodburyLearner(vanishing=1, surviving=2, classes=2, lam=1.0).summary()
+    >>> b = WoodburyLearner(vanishing=1, surviving=2, classes=2, lam=2.0).summary()
     >>> check_agreement(a, b)
     Traceback (most recent call last):
     edge_opid.errors.MismatchError: cannot merge: lam is 1.0 here and 2.0 there
