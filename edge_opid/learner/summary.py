@@ -70,9 +70,10 @@ class Summary:
 def check_agreement(mine: Summary, theirs: Summary) -> None:
     """Statistics may be added only where they are of the same columns, classes, λ and ρ.
 
-    >>> a = Summary(1, 1.0, 1.0, 0, 0.0, np.zeros(6), np.zeros((3, 2)))
-    >>> b = Summary(1, 2.0, 1.0, 0, 0.0, np.zeros(6), np.zeros((3, 2)))
-    >>> check_agreement(a, b)
+    >>> sums = {"gram": np.zeros(6), "moments": np.zeros((3, 2))}
+    >>> mine = Summary(vanishing=1, lam=1.0, rho=1.0, readings=0, evidence=0.0, **sums)
+    >>> theirs = Summary(vanishing=1, lam=2.0, rho=1.0, readings=0, evidence=0.0, **sums)
+    >>> check_agreement(mine, theirs)
     Traceback (most recent call last):
     edge_opid.errors.MismatchError: cannot merge: lam is 1.0 here and 2.0 there
     """

@@ -118,7 +118,7 @@ def padded(size: int, page: int) -> int:
 def encode_frame(segment: SegmentHeader, first: int, records: Sequence[bytes]) -> bytes:
     """One commit: header, records, zeros up to the page.
 
-    >>> segment = SegmentHeader(3, 120, b"12345678", page=64, size=640)
+    >>> segment = SegmentHeader(number=3, first=120, nonce=b"12345678", page=64, size=640)
     >>> frame = encode_frame(segment, 120, [b"cold", b"warm"])
     >>> header = decode_frame_header(segment, frame)
     >>> len(frame), header.first, header.end
@@ -165,7 +165,7 @@ def resembles_frame(segment: SegmentHeader, first: int, data: bytes) -> bool:
     One spoilt field may not hide it, so two of magic, nonce and index are enough. The rest of a
     former life shares the magic at most.
 
-    >>> segment = SegmentHeader(3, 120, b"12345678", page=64, size=640)
+    >>> segment = SegmentHeader(number=3, first=120, nonce=b"12345678", page=64, size=640)
     >>> frame = encode_frame(segment, 120, [b"cold", b"warm"])
     >>> resembles_frame(segment, 120, b"F" + frame[1:]), resembles_frame(segment, 120, bytes(64))
     (True, False)
