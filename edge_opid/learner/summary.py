@@ -70,10 +70,10 @@ class Summary:
 def check_agreement(mine: Summary, theirs: Summary) -> None:
     """Statistics may be added only where they are of the same columns, classes, λ and ρ.
 
-    >>> from edge_opid import WoodburyLearner
-    >>> a = WoodburyLearner(vanishing=1, surviving=2, classes=2, lam=1.0).summary()
-    >>> b = WoodburyLearner(vanishing=1, surviving=2, classes=2, lam=2.0).summary()
-    >>> check_agreement(a, b)
+    >>> sums = {"gram": np.zeros(6), "moments": np.zeros((3, 2))}
+    >>> mine = Summary(vanishing=1, lam=1.0, rho=1.0, readings=0, evidence=0.0, **sums)
+    >>> theirs = Summary(vanishing=1, lam=2.0, rho=1.0, readings=0, evidence=0.0, **sums)
+    >>> check_agreement(mine, theirs)
     Traceback (most recent call last):
     edge_opid.errors.MismatchError: cannot merge: lam is 1.0 here and 2.0 there
     """
