@@ -24,10 +24,11 @@ $(VENV)/.installed: pyproject.toml constraints/newest.txt edge_opid/native/_comp
 	PYTHON=$(PYTHON) sh .ci/install $(VENV)
 	touch $@
 
-lint: setup  ## ruff and mypy (strict)
+lint: setup  ## ruff, mypy (strict), and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 test: lint  ## linters, types, doctests, README snippets and the whole suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -100,7 +101,7 @@ bench-peers: $(VENV)/.peers  ## the peers' part of bench-changes, which is most 
 bench-tflite: setup  ## .tflite files in both runtimes: size, difference, labels, speed, memory
 	$(BIN)/python -m benchmarks.tflite.files
 
-arm:  ## the kernel cross-compiled for arm64 and armhf, its bits compared under emulation (root)
+arm:  ## the C file cross-compiled for arm64 and armhf, its bits compared under emulation (root)
 	sh .ci/arm
 
 clean:  ## remove the environment and everything built

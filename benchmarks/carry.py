@@ -61,7 +61,9 @@ def described(stream: Stream, sensors: list[int]) -> list[SensorDescription]:
     at, scale = stream.X[:200].mean(0), stream.X[:200].std(0)
     names = [f"s{i:03}" for i in sensors]
     return [
-        SensorDescription(name, name, float(at[i]), float(scale[i]) or 1.0, 60.0)
+        SensorDescription(
+            id=name, role=name, reference=float(at[i]), scale=float(scale[i]) or 1.0, timeout_s=60.0
+        )
         for i, name in zip(sensors, names, strict=True)
     ]
 

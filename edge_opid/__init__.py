@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from edge_opid import native as kernel
+from edge_opid import native
 from edge_opid.errors import LayoutError, MismatchError, OpidError, ReadingError, Refusal
 from edge_opid.layout import Change, Layout, Pair, Sensor, WarmUp
 from edge_opid.learner import GramLearner, Learner, Scores, Summary, WoodburyLearner
@@ -35,7 +35,7 @@ __all__ = [
     "Summary",
     "WarmUp",
     "WoodburyLearner",
-    "kernel",
+    "native",
 ]
 
 

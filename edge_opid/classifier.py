@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -22,6 +21,7 @@ from edge_opid.node.confidence import Sharpness
 from edge_opid.node.memories import Learning, Memories, Survivors
 from edge_opid.node.scoreboard import Scoreboard
 from edge_opid.node.snapshot import pack_state, unpack_state
+from edge_opid.store.whole_file import write_whole
 
 MEASURED = 20  # values of a new sensor from which its reference and scale are taken
 SILENT = 20  # readings in a row without a sensor after which it is taken for dead
@@ -92,7 +92,9 @@ class Classifier:
         self.sensors = tuple(sensors) if sensors else None
         self.knots, self.rho, self.forgetting = knots, rho, forgetting
         self.warmup, self.columns_max = warmup, columns_max
-        Settings(0, 1, 1, rho=rho, forgetting=forgetting)  # complain here, not at the first reading
+        Settings(
+            vanishing=0, surviving=1, classes=1, rho=rho, forgetting=forgetting
+        )  # complain here, not at the first reading
         WarmUp(["any"], warmup, knots)
         self.readings = 0
         """Labelled readings learned, including those of merged classifiers."""
@@ -441,12 +443,7 @@ class Classifier:
         odd = [label for label in self._classes if not isinstance(label, str | int | float)]
         if odd:
             raise TypeError(f"label {odd[0]!r} cannot be saved, only str, int, float and bool")
-        unfinished = Path(path).with_name(f"{Path(path).name}.tmp")
-        with unfinished.open("wb") as file:
-            file.write(pack_state(self.state()))
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut would leave a name without content
-        unfinished.replace(path)
+        write_whole(Path(path), pack_state(self.state()))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

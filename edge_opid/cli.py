@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from edge_opid import log
 from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
-from edge_opid.config.service import ConfigError, ServiceConfig, load_config
-from edge_opid.errors import OpidError
+from edge_opid.config.service import ServiceConfig, load_config
+from edge_opid.errors import ConfigError, OpidError
 from edge_opid.layout import Layout, Sensor
 from edge_opid.link.options import MqttOptions, read_credentials, tls_context
 from edge_opid.models.matrix import ModelError
 from edge_opid.node.node import Node
-from edge_opid.service import log
 from edge_opid.service.notify import Systemd, read_status
 from edge_opid.store.whole_file import write_whole
 

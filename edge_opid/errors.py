@@ -1,9 +1,13 @@
 """What can go wrong, and who is at fault.
 
-Every error of this package is an `OpidError`, and also what a Python user would catch anyway
-(`ValueError` for bad input). A message names the culprit, both values, and what to do.
+Every error that this package raises on purpose is one of two kinds, and also what a Python user
+would catch anyway (`ValueError` for bad input, `OSError` for a disk):
 
-What is wrong with bytes, a topic or a message: one error, with a word to count by.
+- `RefusedError`: something was refused, and nothing has changed because of it. `reason` is a short
+  word to count by.
+- `ConfigError`: something is configured wrongly. `key` is the setting to mend.
+
+A message names the culprit, both values, and what to do.
 """
 
 from __future__ import annotations
@@ -13,6 +17,38 @@ from dataclasses import dataclass
 
 class OpidError(Exception):
     """The root of every error this package raises on purpose."""
+
+
+class RefusedError(OpidError):
+    """Something was refused, and nothing has changed because of it.
+
+    `reason` is one of a few short words, so that a service can count refusals without keeping what
+    it refused; the sentence is for people.
+    """
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+class ConfigError(OpidError, ValueError):
+    """The configuration is at fault; `key` says which setting, and is empty for a whole file."""
+
+    def __init__(self, sentence: str, key: str = "") -> None:
+        super().__init__(sentence)
+        self.key = key
+
+
+class SettingError(ConfigError):
+    """One setting is at fault. Whoever has read it from a file adds the file and the line.
+
+    >>> error = SettingError("node.gate", "must be above 0, got -8")
+    >>> error.key, str(error)
+    ('node.gate', 'node.gate must be above 0, got -8')
+    """
+
+    def __init__(self, key: str, complaint: str) -> None:
+        super().__init__(f"{key} {complaint}", key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +66,32 @@ class Refusal:
         return self.sentence
 
 
-class ReadingError(OpidError, ValueError):
+class ReadingError(RefusedError, ValueError):
     """The reading is at fault. Nothing was learned and no byte of state has changed."""
 
     def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.sentence)
+        super().__init__(refusal.reason, refusal.sentence)
         self.refusal = refusal
 
 
-class LayoutError(OpidError, ValueError):
+class LayoutError(RefusedError, ValueError):
     """The description of the sensors is at fault: a name, a scale, a set of knots."""
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__("layout", sentence)
 
-class MismatchError(OpidError, ValueError):
+
+class MismatchError(RefusedError, ValueError):
     """Two things that should belong together do not: other widths, classes, λ or ρ."""
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__("mismatch", sentence)
 
-class WireError(OpidError, ValueError):
-    """What arrived, or was about to be sent, is at fault. Nothing has changed because of it.
 
-    `reason` is one of a few short words, so that a service can count refusals without keeping
-    what it refused; the sentence names the field, what it must be and what it was.
+class WireError(RefusedError, ValueError):
+    """What arrived, or was about to be sent, is at fault: bytes, a topic or a message.
+
+    The sentence names the field, what it must be and what it was.
 
     | reason | what was wrong |
     |---|---|
@@ -69,10 +110,6 @@ class WireError(OpidError, ValueError):
     >>> isinstance(error, ValueError)
     True
     """
-
-    def __init__(self, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.reason = reason
 
 
 def shown(value: object) -> str:

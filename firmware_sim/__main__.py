@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edge_opid.config.schema import ConfigError
-from edge_opid.errors import OpidError
+from edge_opid.errors import ConfigError, OpidError
 from firmware_sim.scenario.checks import check_scenario
 from firmware_sim.scenario.play import run_live, run_simulated
 from firmware_sim.scenario.scenario import Scenario, load_scenario, shipped

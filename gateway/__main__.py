@@ -10,12 +10,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import ConfigError, OpidError
 from edge_opid.wire import WireError
 from gateway.cli.context import OperatorError
 from gateway.cli.output import Terminal
 from gateway.cli.parser import parser
-from gateway.config import ConfigError
 from gateway.policy import PolicyError
 from gateway.registry import EventError, LifecycleError
 from gateway.setup.initialise import FolderError

@@ -19,20 +19,13 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from edge_opid.config.broker import BROKER, LOG, broker_options, log_level
-from edge_opid.config.schema import (
-    ConfigError,
-    Document,
-    SettingError,
-    Shape,
-    Table,
-    kinds_of,
-    read_text,
-)
+from edge_opid.config.schema import Document, Shape, Table, kinds_of, read_text
+from edge_opid.errors import SettingError
 from edge_opid.link.options import MqttOptions
 from gateway.policy import Group, Policy, PolicyError, check_groups
 from gateway.secret_files import load_signing_key, read_secret
 
-__all__ = ["ConfigError", "GatewayConfig", "load_config", "load_signing_key", "parse_config"]
+__all__ = ["GatewayConfig", "load_config", "load_signing_key", "parse_config"]
 
 OWN = {"database": "str", "database_file": "str", "key": "str"}
 DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
@@ -74,7 +67,7 @@ def parse_config(
     >>> parse_config("[gateway]\nkey = 3", {}, Path("g.toml"))
     Traceback (most recent call last):
     ...
-    edge_opid.config.schema.ConfigError: g.toml, line 2: gateway.key must be text in quotes, got 3
+    edge_opid.errors.ConfigError: g.toml, line 2: gateway.key must be text in quotes, got 3
     """
     document = Document.parse(text, path)
     try:

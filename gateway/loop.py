@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from edge_opid import log
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -28,7 +29,6 @@ from edge_opid.link.contract import (
     PublishRefused,
     SubscriptionRefused,
 )
-from edge_opid.service import log
 from edge_opid.service.notify import Systemd
 from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, decode
 from gateway.clock import GatewayClock

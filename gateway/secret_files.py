@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nacl.signing import SigningKey
 
-from edge_opid.config.schema import ConfigError
+from edge_opid.errors import ConfigError
 
 SEED_HEX_CHARS = 64  # an Ed25519 seed
 BYTES_MAX = 4_096  # one line; anything larger is another file

@@ -1,4 +1,4 @@
-"""Fixtures of many tests: every learner on every kernel, and every kind of database."""
+"""Fixtures of many tests: every learner compiled and in NumPy, and every kind of database."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from support.postgres import Postgres
 
-from edge_opid import GramLearner, WoodburyLearner
-from edge_opid import native as kernel
+from edge_opid import GramLearner, WoodburyLearner, native
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NUMBERS = count()
@@ -37,15 +36,15 @@ def learner_class(request):
     return request.param
 
 
-@pytest.fixture(params=sorted(kernel.available))
-def kernel_name(request):
+@pytest.fixture(params=sorted(native.available))
+def native_name(request):
     return request.param
 
 
 @pytest.fixture
-def make(learner_class, kernel_name):
-    """A float32 learner of either kind, on either kernel."""
-    return partial(learner_class, kernel=kernel_name)
+def make(learner_class, native_name):
+    """A float32 learner of either kind, compiled or in NumPy."""
+    return partial(learner_class, native=native_name)
 
 
 @pytest.fixture

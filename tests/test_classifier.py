@@ -121,7 +121,8 @@ def test_many_rows_are_learned_as_one_after_the_other():
     ]
 
 
-def test_a_data_frame_is_rows():
+def test_a_data_frame_is_learned_as_its_rows():
+    """pandas, or anything that has columns by name."""
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     rows = stream(5, 50)
     frame = pandas.DataFrame([x for x, _ in rows])

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_opid.config.node import ForeignConfig, NodeConfig, NodeConfigError, SensorConfig
-from edge_opid.config.service import LISTS, SECTIONS, ConfigError, _kinds, load_config, parse_config
+from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
+from edge_opid.config.service import LISTS, SECTIONS, _kinds, load_config, parse_config
+from edge_opid.errors import ConfigError, SettingError
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "node.example.toml"
 GOOD = """\
@@ -80,7 +81,7 @@ MISTAKES = [
     ('id = "co2"', 'id = "co2"\ntimeout_s = 0', "line 15: sensors[1].timeout_s must be above 0"),
     ("knots = 8", "knots = 33", "line 15: sensors[1].knots must be a whole number from 1 to 32"),
     ('"zigbee2mqtt/attic"', '"opid/#"', "line 17: foreign[0].filter must not reach opid/1/"),
-    ('"zigbee2mqtt/attic"', '"a/#/b"', "line 17: foreign[0].filter cannot be: subscription"),
+    ('"zigbee2mqtt/attic"', '"a/#/b"', "line 17: foreign[0].filter cannot be: filter"),
     ('source = "attic"', 'source = "{1}"', "line 18: foreign[0].source cannot be: source '{1}'"),
     ('= "temp" }', '= "tmp" }', "line 19: foreign[0].fields names no sensor 'tmp'"),
     ("temperature =", '"a..b" =', "line 19: foreign[0].fields cannot be: field path"),
@@ -90,7 +91,7 @@ MISTAKES = [
 
 def test_a_good_file_is_read():
     config = parse_config(GOOD, {}, Path("/etc/opid/node.toml"))
-    assert config.node.sensors[1] == SensorConfig("co2", "co2", knots=8)
+    assert config.node.sensors[1] == SensorConfig("co2", role="co2", knots=8)
     assert config.node.foreign[0].topic.sensors == {"temperature": "temp"}
     assert (config.broker.host, config.broker.port) == ("broker.local", 1884)
     assert config.broker.client_id == "opid-farm-n1"
@@ -198,19 +199,19 @@ def test_the_example_explains_every_key_and_shows_the_true_defaults():
 # --- NodeConfig by itself -------------------------------------------------------------------------
 
 
-def test_no_more_columns_than_the_wire_promises():
+def test_no_more_columns_are_taken_than_the_wire_promises():
     """159 columns and the bias fit; one more does not."""
     many = [SensorConfig(f"s{i}", knots=32) for i in range(4)]
     fits = (*many, SensorConfig("t", knots=31))
     assert NodeConfig(site="s", node="n", classes=("a", "b"), sensors=fits).columns == 160
-    with pytest.raises(NodeConfigError, match="at most 160 columns, the bias included, got 161"):
+    with pytest.raises(SettingError, match="at most 160 columns, the bias included, got 161"):
         NodeConfig(
             site="s", node="n", classes=("a", "b"), sensors=(*many, SensorConfig("t", knots=32))
         )
 
 
 def test_a_node_needs_a_sensor():
-    with pytest.raises(NodeConfigError, match="sensors must be 1 to 160, got 0"):
+    with pytest.raises(SettingError, match="sensors must be 1 to 160, got 0"):
         NodeConfig(site="s", node="n", classes=("a", "b"), sensors=())
 
 

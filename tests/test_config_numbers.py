@@ -8,9 +8,10 @@ import pytest
 from test_config import GOOD as NODE
 from test_gateway_config import GOOD as GATEWAY
 
-from edge_opid.config.schema import ConfigError, Shape, kinds_of
+from edge_opid.config.schema import Shape, kinds_of
 from edge_opid.config.service import SHAPE as NODE_SHAPE
 from edge_opid.config.service import parse_config as parse_node
+from edge_opid.errors import ConfigError
 from edge_opid.source.connect import settings_for
 from gateway.config import SHAPE as GATEWAY_SHAPE
 from gateway.config import parse_config as parse_gateway

@@ -42,7 +42,7 @@ def pinned(name: str) -> dict[str, Version]:
     return {canonicalize_name(package): Version(number) for package, number in found}
 
 
-def test_a_lower_bound_that_no_suite_was_run_with():
+def test_every_lower_bound_is_a_version_that_the_suite_was_run_with():
     """Somebody writes `>=` from memory: the bound must be the version in `lowest.txt`."""
     lowest = pinned("lowest.txt")
     for each in asked_for("dev", "litert", "tflite"):
@@ -53,7 +53,7 @@ def test_a_lower_bound_that_no_suite_was_run_with():
 
 
 @pytest.mark.skipif(Path(sys.prefix).name != "lowest", reason="`make test-lowest` runs this")
-def test_the_run_with_the_lowest_versions_has_others():
+def test_the_run_with_the_lowest_versions_has_exactly_those():
     """If pip chose otherwise than it was asked, a green run would prove nothing."""
     lowest = pinned("lowest.txt")
     names = {canonicalize_name(each.name) for each in asked_for("dev")}
@@ -61,7 +61,7 @@ def test_the_run_with_the_lowest_versions_has_others():
 
 
 @pytest.mark.parametrize("name", NEWEST)
-def test_a_locked_package_without_a_hash_or_with_a_place_to_get_it_from(name):
+def test_every_locked_package_has_a_hash_and_names_no_index(name):
     """A file that names an index sends everybody there; a version without a hash is anything."""
     text = (ROOT / "constraints" / name).read_text("utf-8")
     assert "://" not in text
@@ -72,7 +72,7 @@ def test_a_locked_package_without_a_hash_or_with_a_place_to_get_it_from(name):
 
 
 @pytest.mark.parametrize("name", NEWEST)
-def test_a_locked_set_that_pyproject_would_not_take(name):
+def test_every_locked_version_is_within_the_bounds_of_pyproject(name):
     """The bounds were moved and the lock was not: `make lock` is missing."""
     newest = pinned(name)
     for each in asked_for(*NEWEST[name]):

@@ -68,14 +68,14 @@ def test_a_dead_thread_would_be_found(monkeypatch):
 def test_a_stuck_session_would_be_found(monkeypatch):
     """A refused message is not acknowledged, and everything after it waits for ever."""
     monkeypatch.setattr("benchmarks.fuzz.link.PATIENCE_S", 2.0)
-    plain = Exchange.unusable
+    plain = Exchange.drop
 
-    def unusable(self, refusal):
+    def drop(self, refusal):
         if refusal.qos:
-            self._order.arrived(refusal.packet_id)
+            self._order.add(refusal.packet_id)
         else:
             plain(self, refusal)
 
-    monkeypatch.setattr(Exchange, "unusable", unusable)
+    monkeypatch.setattr(Exchange, "drop", drop)
     with pytest.raises(Finding, match="acknowledged False"):
         LyingBroker("test/stuck", Counter(), corpus()).run(3_000)

@@ -185,7 +185,9 @@ def test_everybody_hears_and_says_what_the_table_allows_and_no_more(fleet, proto
 def test_every_topic_of_the_table_has_a_speaker_and_a_listener():
     """Or the test above would prove nothing about it; and only the gateway says `desired`."""
     table = rights()
-    for topic in {topic for _, topic in table}:
+    topics = {topic for _, topic in table}
+    assert "opid/1/street/north/desired" in topics
+    for topic in topics:
         cells = {user: cell for (user, each), cell in table.items() if each == topic}
         assert any("r" in cell for cell in cells.values())
         assert any("w" in cell for cell in cells.values())

@@ -33,8 +33,19 @@ NODES = ("n1", "n2")
 
 
 def introduce(ear, name) -> None:
-    sensors = tuple(SensorDescription(f"{r}-{name}", r, 0.0, 1.0, 60.0) for r in ("pm", "no"))
-    message = Introduction(0, 0, sensors, (), 8.0, CLASSES, 0)
+    sensors = tuple(
+        SensorDescription(id=f"{r}-{name}", role=r, reference=0.0, scale=1.0, timeout_s=60.0)
+        for r in ("pm", "no")
+    )
+    message = Introduction(
+        version=0,
+        layout_version=0,
+        sensors=sensors,
+        vanishing=(),
+        gate=8.0,
+        classes=CLASSES,
+        window_ms=0,
+    )
     topic = NodeTopics(SITE, name).to(Channel.EVENT)
     assert ear.link.publish(str(topic), encode(message))
 

@@ -49,14 +49,22 @@ def lived_fleet() -> FleetRig:
         rig.event(name, SensorRetired(f"co-{name}", rig.now_ms, "[b]flooded[/b]"))
     rig.pass_s(10)
     for name in ("n1", "n2"):
-        new = SensorDeployed(f"so-{name}", "so", rig.now_ms, "ppb", 0.0, 1.0, replaces=None)
+        new = SensorDeployed(
+            f"so-{name}",
+            role="so",
+            at_ms=rig.now_ms,
+            unit="ppb",
+            reference=0.0,
+            scale=1.0,
+            replaces=None,
+        )
         rig.event(name, new)
     rig.pass_s(10)
     for _ in range(35):  # each long enough for a form of the E-stage to be chosen
         for name in ("n1", "n2"):
             rig.read(name)
     rig.pass_s(3)
-    rig.event("n2", SensorDeployed("hum-2", "hum", rig.now_ms))
+    rig.event("n2", SensorDeployed("hum-2", role="hum", at_ms=rig.now_ms))
     rig.event("n1", SensorSilent("db-n1", rig.now_ms, rig.now_ms - 20_000))
     rig.sleep("n2")
     return rig
@@ -237,7 +245,15 @@ def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
     key, knots = (SITE, "n2"), tuple(map(float, range(31)))
     happen(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
     for place in range(5):  # beside db, no, pm, hum-2 and the bias: 160 columns
-        event = SensorDeployed(f"x{place}", f"x{place}", 10**12, None, 0.0, 1.0, knots)
+        event = SensorDeployed(
+            f"x{place}",
+            role=f"x{place}",
+            at_ms=10**12,
+            unit=None,
+            reference=0.0,
+            scale=1.0,
+            knots=knots,
+        )
         happen(fleet, key, event, 10**12)
     assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 1
     happen(fleet, key, SensorRetired("x4", 2 * 10**12, "too many"), 2 * 10**12)
@@ -707,7 +723,7 @@ def listed(config: Path, capsys, *words: str):
     return json.loads(capsys.readouterr().out)
 
 
-def test_from_init_to_a_sensor_retired_on_real_nodes_behind_a_real_broker(tmp_path, capsys):
+def test_the_documented_steps_lead_from_init_to_a_retired_sensor_on_real_nodes(tmp_path, capsys):
     """The steps of docs/gateway.md, with the files that init made, passwords and rules included."""
     fleet, port = tmp_path / "fleet", free_port()
     assert init(fleet, "--node", "n1", "--node", "n2", "--broker-port", port) == 0

@@ -65,8 +65,14 @@ class Life:
         """A status of a node, whose clock may be another."""
         now_ms = self.wall_ms + wrong_ms
         before = self.gateway.fleet.nodes[SITE, name]
-        versions = before.reported_layout, before.reported_model
-        status = Status(True, *versions, now_ms, version=before.reported_version, silent=silent)
+        status = Status(
+            online=True,
+            layout_version=before.reported_layout,
+            model_version=before.reported_model,
+            time_ms=now_ms,
+            version=before.reported_version,
+            silent=silent,
+        )
         self.gateway._status((SITE, name), status, b"", self.wall_ms)
 
     def state(self, sensor, name="n1"):
@@ -79,7 +85,15 @@ def fleet_at(now_ms) -> FleetRig:
     fleet.pass_s(3)
     for name in NAMES:
         end = TRUE_MS + 10 * YEAR_MS
-        new = SensorDeployed(f"x-{name}", "x", fleet.now_ms, None, 0.0, 1.0, end_of_life_ms=end)
+        new = SensorDeployed(
+            f"x-{name}",
+            role="x",
+            at_ms=fleet.now_ms,
+            unit=None,
+            reference=0.0,
+            scale=1.0,
+            end_of_life_ms=end,
+        )
         fleet.event(name, new)
     fleet.pass_s(65)  # longer than a status that says nothing new waits for a write
     assert fleet.gateway.fleet.changes[1].state == ChangeState.GATHERING
@@ -164,7 +178,7 @@ def test_a_clock_that_is_set_while_it_runs_is_followed_and_gives_nobody_up(first
     assert 24_000 <= life.wall_ms - since_ms <= 27_000
     life.pass_s(15)
     assert life.state("pm-n1") == SensorState.RETIRED
-    new = SensorDeployed("y", "y", life.wall_ms, None, 0.0, 1.0)
+    new = SensorDeployed("y", role="y", at_ms=life.wall_ms, unit=None, reference=0.0, scale=1.0)
     assert life.gateway.command((SITE, "n2"), new, life.wall_ms) == ""
     life.pass_s(5)
     assert "y" in {each.id for each in life.gateway.fleet.layouts[SITE, "n2"].sensors}

@@ -10,7 +10,7 @@ from support.fleet_rig import CLASSES, SITE, FleetRig, World
 from edge_opid.learner import GramLearner
 from edge_opid.wire import Channel, NodeTopics, Reading, SensorDeployed, SensorRetired, encode
 from gateway.fitting import fit as fitting
-from gateway.fitting.fit import CONTINUED, MOMENTS_MIN, continued, too_brief
+from gateway.fitting.fit import CONTINUED, continued, too_brief
 from gateway.fitting.job import FitJob
 from gateway.fitting.models import fitted_model
 from gateway.fitting.pooling import Member, pool
@@ -41,10 +41,12 @@ def job(examples: list[str], columns=("a", "b", "bias", "new")) -> FitJob:
         (["n1"] * 30, False),
         (["n1"] * 6, False),  # one node: each instance is a moment of its own
         (["n1", "n2", "n3"] * 10, True),
-        (["n1", "n2"] * MOMENTS_MIN, False),
-        (["n1"] * MOMENTS_MIN + ["n2"], False),  # the second has just joined
+        (["n1", "n2"] * 29, True),
+        (["n1", "n2"] * 30, False),
+        (["n1"] * 30 + ["n2"], False),  # the second has just joined
         ([], False),
     ],
+    ids=["one long", "one brief", "three", "29 of two", "30 of two", "one joined late", "nobody"],
 )
 def test_instances_of_one_moment_are_not_taken_for_a_long_batch(examples, brief):
     """What counts is how long the best known node was heard."""
@@ -153,7 +155,8 @@ def test_what_others_know_of_the_newcomer_is_continued_too():
     fleet.pass_s(31)  # everybody has uploaded what it knows
     for name in late:
         fleet.event(
-            name, SensorDeployed(f"pm-{name}", "pm", fleet.now_ms, reference=0.0, scale=1.0)
+            name,
+            SensorDeployed(f"pm-{name}", role="pm", at_ms=fleet.now_ms, reference=0.0, scale=1.0),
         )
     fleet.pass_s(8)
     for _ in range(16):
@@ -181,7 +184,7 @@ def measuring(*names: str) -> FleetRig:
     fleet = FleetRig(names=names, policy=POLICY)
     fleet.pass_s(2)
     for name in names:
-        fleet.event(name, SensorDeployed(f"voc-{name}", "voc", fleet.now_ms))
+        fleet.event(name, SensorDeployed(f"voc-{name}", role="voc", at_ms=fleet.now_ms))
     fleet.pass_s(2)
     return fleet
 

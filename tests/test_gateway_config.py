@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from gateway.config import SHAPE, ConfigError, load_config, load_signing_key, parse_config
+from edge_opid.errors import ConfigError
+from gateway.config import SHAPE, load_config, load_signing_key, parse_config
 from gateway.policy import Group, Policy
 from gateway.setup.plan import SetupPlan
 from gateway.setup.starting_files import gateway_toml

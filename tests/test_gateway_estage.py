@@ -64,7 +64,8 @@ def eq16_eq17(Z, Xa, y, gamma, penalty, centred=True, rounds=5000):
 
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 3.0, 8.0])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_opid_does_not_end_where_the_papers_alternation_ends(gamma, intercept):
+def test_opid_ends_where_the_papers_alternation_ends(gamma, intercept):
+    """The alternation of Eqs. 16 and 17, run to its end, is the oracle."""
     Z, Xa, y = world()
     w1, V_z, V_a = eq16_eq17(Z, Xa, y, gamma, "balanced", intercept)
     model = fit_opid(Z, Xa, y, 3, gamma=gamma, intercept=intercept)
@@ -75,7 +76,7 @@ def test_opid_does_not_end_where_the_papers_alternation_ends(gamma, intercept):
 
 
 @pytest.mark.parametrize("gamma", [0.01, 1.0, 100.0])
-def test_the_printed_form_is_more_than_one_ridge(gamma):
+def test_the_printed_form_is_one_ridge_on_survivors_and_new_sensors(gamma):
     """FACTS 11: w₁ → 0 leaves the ridge on [Z, X^(a)] with the penalty γ/(c + d_a)."""
     Z, Xa, y = world()
     M, Y = np.hstack([Z, Xa]), one_hot(y, 3)
@@ -88,7 +89,7 @@ def test_the_printed_form_is_more_than_one_ridge(gamma):
     assert np.allclose(model.bias, Y.mean(0) - M.mean(0) @ V, atol=1e-10)
 
 
-def test_a_huge_penalty_divides_by_zero():
+def test_a_huge_penalty_leaves_the_new_sensors_unused_and_all_scores_finite():
     """w₂ = 0: the new sensors are not used at all, and nothing is NaN."""
     Z, Xa, y = world()
     Xa[:, 0] = 0.0
@@ -98,7 +99,7 @@ def test_a_huge_penalty_divides_by_zero():
     assert np.isfinite(model.scores(Z, Xa)).all()
 
 
-def test_sums_of_a_fold_differ_from_those_of_its_rows():
+def test_the_sums_of_a_fold_are_those_of_its_rows():
     """An offset of 1e4 would cost eight digits, were the sums not taken about the means."""
     Z, Xa, y = world()
     M, Y, held = np.hstack([Z, Xa + 1e4]), one_hot(y, 3), np.arange(5, 30)
@@ -126,7 +127,7 @@ def continued(n=60, d_s=9, readings=200, seed=0):
 
 
 @pytest.mark.parametrize("n", [60, 5])
-def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
+def test_an_update_without_new_sensors_is_the_c_stage_with_more_readings(n):
     """With n = 5 there are fewer instances than columns: the fit is done in their span."""
     W_s, gram, moments, Xs, Xa, y = continued(n=n)
     known = Survivors.of(Xs, gram, rho=0.5)
@@ -137,7 +138,8 @@ def test_an_update_without_new_sensors_is_not_the_c_stage_with_more_readings(n):
     assert not model.V_a.any()
 
 
-def test_residual_is_not_the_ridge_of_what_z_leaves():
+def test_the_residual_form_is_the_ridge_of_what_z_leaves():
+    """The oracle solves for it directly, with Z subtracted from the labels."""
     Z, Xa, y = world()
     M = np.column_stack([Z, Xa, np.ones(len(y))])
     V = np.linalg.solve(M.T @ M + 2.0 * np.eye(M.shape[1]), M.T @ (one_hot(y, 3) - Z))
@@ -145,7 +147,8 @@ def test_residual_is_not_the_ridge_of_what_z_leaves():
     assert np.allclose(model.scores(Z, Xa), Z + M @ V, atol=1e-10)
 
 
-def test_an_update_is_not_at_the_minimum_of_its_own_sentence():
+def test_an_update_is_at_the_minimum_of_its_objective():
+    """At the minimum the gradient is zero, for the survivors and for the new columns."""
     W_s, gram, _, Xs, Xa, y = continued()
     model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1)
     A = Xa - Xa.mean(0)
@@ -155,7 +158,8 @@ def test_an_update_is_not_at_the_minimum_of_its_own_sentence():
     assert np.allclose(A.T @ off, gamma * model.V_a, atol=1e-8)
 
 
-def test_an_update_loses_its_change_of_the_survivors_when_folded():
+def test_a_folded_update_keeps_its_change_of_the_survivors():
+    """Folding into one matrix could drop what the labels taught about the survivors."""
     W_s, gram, _, Xs, Xa, y = continued()
     model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
     assert np.abs(model.V_s).max() > 0
@@ -166,7 +170,8 @@ def test_an_update_loses_its_change_of_the_survivors_when_folded():
         fold(model, W_s[:4])
 
 
-def test_survivors_that_are_not_the_batchs_are_fitted():
+def test_survivors_that_do_not_belong_to_the_batch_are_refused():
+    """Too few rows, another width, NaN, or a matrix that is no sum of squares."""
     W_s, gram, _, Xs, Xa, y = continued()
     for columns, matrix, word in [
         (Xs[:5], gram, "need Xs"),
@@ -178,7 +183,7 @@ def test_survivors_that_are_not_the_batchs_are_fitted():
             fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(columns, matrix, 0.5))
 
 
-def test_a_mixture_is_more_than_its_forms_added_up():
+def test_a_mixture_is_the_weighted_sum_of_its_forms():
     """In scores and folded, it is so much of Z, of the update and of each OPIDe setting."""
     W_s, gram, _, Xs, Xa, y = continued()
     Z, known = Xs @ W_s, Survivors.of(Xs, gram, 0.5)
@@ -207,7 +212,7 @@ def held_out_of(knows, y, seed=0):
 
 
 @pytest.mark.parametrize("knows", ["z", "update", "opide"])
-def test_a_form_gets_a_share_that_nothing_speaks_for(knows):
+def test_a_form_gets_the_share_that_its_held_out_scores_earn(knows):
     """Where one form knows and the others guess, it gets nearly all."""
     W_s, gram, _, Xs, Xa, y = continued()
     batch = Batch.of(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
@@ -219,7 +224,7 @@ def test_a_form_gets_a_share_that_nothing_speaks_for(knows):
         assert not mixture[1:].any()
 
 
-def test_shares_are_not_the_cheapest_of_the_grid():
+def test_shares_are_the_cheapest_of_the_grid():
     """The oracle walks the grid: log-loss plus two standard errors of its difference from Z."""
     rng, y = np.random.default_rng(4), np.arange(30) % 3
     held = one_hot(y, 3) + rng.normal(size=(3, 2, 30, 3))
@@ -241,7 +246,8 @@ def test_shares_are_not_the_cheapest_of_the_grid():
     assert sure_shares(held, batch) == pytest.approx(best)
 
 
-def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():
+def test_rho_is_chosen_by_generalised_cross_validation():
+    """The oracle forms the hat matrix of every ρ and divides by its trace."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(40, 6)), rng.integers(0, 2, 40)
     X[:, 0] += y
@@ -257,7 +263,7 @@ def test_rho_is_chosen_by_something_else_than_generalised_cross_validation():
 
 
 @pytest.mark.parametrize(("n", "width"), [(80, 10), (20, 60), (200, 60)])
-def test_a_classifier_is_not_at_the_minimum_of_eq_19(n, width):
+def test_a_classifier_is_at_the_minimum_of_eq_19(n, width):
     """The gradient of Eq. 19, the bias penalised as one more column (LIBLINEAR's way).
 
     Few columns and few instances go to Newton's method, the last of the three to LIBLINEAR.
@@ -275,14 +281,15 @@ def test_a_classifier_is_not_at_the_minimum_of_eq_19(n, width):
             assert np.abs(gradient).max() < 5e-3 * start
 
 
-def test_newton_and_liblinear_differ():
+def test_newton_and_liblinear_find_the_same_classifier():
+    """Which of the two runs depends on the size of the batch: the answer must not."""
     Z, Xa, y = world(n=60)
     X, positive = np.hstack([Z, Xa]), y[:, None] == np.arange(3)
     costs = np.array([0.01, 1.0])
     assert np.allclose(by_newton(X, positive, costs), by_liblinear(X, positive, costs), atol=5e-3)
 
 
-def test_instances_that_a_line_parts_are_fitted_for_ever():
+def test_instances_that_a_line_parts_are_fitted_to_the_minimum():
     """Far apart and at the largest cost, where plain Newton steps overshoot: still the minimum."""
     X, y = np.array([[1e4], [2e4], [-1e4], [-2e4], [5.0]]), np.array([0, 0, 1, 1, 1])
     W, bias = one_vs_rest(X, y, 2, np.array([1e3]))
@@ -292,7 +299,7 @@ def test_instances_that_a_line_parts_are_fitted_for_ever():
     assert bias[0, 0] == pytest.approx(1e3 * pull.sum(), rel=1e-3)
 
 
-def test_opide_weighs_the_classifiers_by_something_else_than_w():
+def test_opide_is_w1_of_one_classifier_and_w2_of_another():
     """Whatever cross-validation chose, the model is w₁ of one classifier and w₂ of another."""
     Z, Xa, y = world(n=60)
     model = fit_opide(Z, Xa, y, 3)
@@ -308,7 +315,8 @@ def test_opide_weighs_the_classifiers_by_something_else_than_w():
 
 
 @pytest.mark.parametrize("gamma", [0.05, 1.0])
-def test_the_linear_kernel_differs_from_the_linear_form(gamma):
+def test_the_linear_kernel_gives_the_scores_of_the_linear_form(gamma):
+    """Dual and primal are two ways to one minimum."""
     Z, Xa, y = world()
     Z, Xa = (Z - Z.mean(0)) / Z.std(0), (Xa - Xa.mean(0)) / Xa.std(0)
     dual = fit_kernel_opid(Z, Xa, y, 3, kernels=[Kernel("linear")], gamma=gamma)
@@ -318,14 +326,15 @@ def test_the_linear_kernel_differs_from_the_linear_form(gamma):
 
 
 @pytest.mark.parametrize("kernel", [Kernel("rbf", 1.0), Kernel("poly", 2.0)])
-def test_all_rows_as_landmarks_are_not_the_exact_kernel(kernel):
+def test_all_rows_as_landmarks_give_the_exact_kernel(kernel):
+    """With every row a landmark there is nothing left to approximate."""
     Z, Xa, y = world()
     exact = fit_kernel_opid(Z, Xa, y, 3, kernels=[kernel])
     every = shrunk(exact, Batch.of(Z, Xa, y, 3), np.arange(len(y)), len(y))
     assert np.allclose(every.scores(Z, Xa), exact.scores(Z, Xa), atol=1e-4)
 
 
-def test_a_ring_is_not_seen_by_the_kernel_or_lost_by_its_compact_form():
+def test_a_ring_is_seen_by_the_kernel_and_kept_by_its_compact_form():
     """No linear form can tell inside from outside; 40 landmarks can, and say what they lose."""
     rng = np.random.default_rng(3)
     Xa = rng.normal(size=(200, 2))
@@ -341,7 +350,8 @@ def test_a_ring_is_not_seen_by_the_kernel_or_lost_by_its_compact_form():
     assert small.nbytes == 4 * (40 * (4 + 2 * 2) + 2 * 4 + 2)
 
 
-def test_landmarks_that_fit_do_not_fit():
+def test_as_many_landmarks_are_taken_as_fit_and_not_one_more():
+    """One landmark more would be larger than the 4,096 bytes that there are."""
     Z, Xa, y = world()
     batch = Batch.of(Z, Xa, y, 3)
     count = landmarks_that_fit(batch, 4096)
@@ -349,7 +359,8 @@ def test_landmarks_that_fit_do_not_fit():
     assert compacted(model, batch, count).nbytes <= 4096 < 4 * ((count + 1) * 16 + 23)
 
 
-def test_the_folded_matrix_scores_differently():
+def test_the_folded_matrix_gives_the_scores_of_the_model():
+    """With a column of ones of its own, and with the layout's."""
     Z, Xa, y = world()
     rng = np.random.default_rng(5)
     W_s = rng.normal(size=(9, 3))
@@ -364,7 +375,8 @@ def test_the_folded_matrix_scores_differently():
     assert np.allclose(with_constant @ inside, expected, atol=1e-12)
 
 
-def test_float16_costs_more_than_it_says():
+def test_float16_costs_what_it_says_and_values_beyond_it_are_refused():
+    """A rounding that is only claimed to be harmless; and weights too large for 16 bits."""
     Z, Xa, y = world(n=300)
     matrix = fold(fit_opid(Z, Xa, y, 3), np.eye(3)).matrix()
     rows = np.column_stack([Z, Xa, np.ones(len(y))])
@@ -377,7 +389,8 @@ def test_float16_costs_more_than_it_says():
         rounded(1e6 * matrix, rows, y)
 
 
-def test_a_kernel_is_folded_into_a_matrix():
+def test_a_kernel_is_not_folded_into_a_matrix():
+    """No matrix is equal to it; nor does a matrix of two classes serve three."""
     Z, Xa, y = world(n=20)
     with pytest.raises(MismatchError, match="kernel"):
         fold(fit_kernel_opid(Z, Xa, y, 3), np.eye(3))

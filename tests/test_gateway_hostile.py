@@ -71,7 +71,7 @@ def say(fleet, name, channel, message):
 
 
 def deploy(fleet, sensor, role, name="n1", **known):
-    fleet.event(name, SensorDeployed(sensor, role, fleet.now_ms, **known))
+    fleet.event(name, SensorDeployed(sensor, role=role, at_ms=fleet.now_ms, **known))
 
 
 def ready(fleet, sensor, role, name="n1", **known):
@@ -110,7 +110,18 @@ def others_are_served(fleet) -> bool:
 def test_a_status_with_absurd_versions_does_not_stop_the_gateway(version, layout):
     fleet = small()
     before = fleet.gateway.fleet.nodes[SITE, "n1"], fleet.gateway.fleet.orders[SITE, "n1"]
-    say(fleet, "n1", Channel.STATUS, Status(True, layout, 0, fleet.now_ms, version=version))
+    say(
+        fleet,
+        "n1",
+        Channel.STATUS,
+        Status(
+            online=True,
+            layout_version=layout,
+            model_version=0,
+            time_ms=fleet.now_ms,
+            version=version,
+        ),
+    )
     fleet.pass_s(3)
     assert fleet.gateway.counts["refused-far-version"] == 1
     assert str(max(version, layout)) in fleet.gateway.complaints[0]
@@ -120,8 +131,21 @@ def test_a_status_with_absurd_versions_does_not_stop_the_gateway(version, layout
 
 def test_an_introduction_after_which_no_order_could_come_is_refused():
     fleet = small(asleep=("n1",))
-    sensor = SensorDescription("a", "a", 0.0, 1.0, 10.0)
-    say(fleet, "n1", Channel.EVENT, Introduction(FAR, FAR, (sensor,), (), 8.0, CLASSES, 0))
+    sensor = SensorDescription(id="a", role="a", reference=0.0, scale=1.0, timeout_s=10.0)
+    say(
+        fleet,
+        "n1",
+        Channel.EVENT,
+        Introduction(
+            version=FAR,
+            layout_version=FAR,
+            sensors=(sensor,),
+            vanishing=(),
+            gate=8.0,
+            classes=CLASSES,
+            window_ms=0,
+        ),
+    )
     fleet.pass_s(3)
     assert fleet.gateway.counts["refused-far-version"] == 1
     assert (SITE, "n1") not in fleet.gateway.fleet.nodes
@@ -133,8 +157,24 @@ def test_an_introduction_after_which_no_order_could_come_is_refused():
 )
 def test_an_introduction_that_no_layout_could_hold_is_refused(role, gate, reason):
     fleet = small(asleep=("n1",))
-    sensors = SensorDescription("a", role, 0.0, 1.0, 10.0), SensorDescription("b", "b", 0, 1, 10)
-    say(fleet, "n1", Channel.EVENT, Introduction(0, 0, sensors, (), gate, CLASSES, 0))
+    sensors = (
+        SensorDescription(id="a", role=role, reference=0.0, scale=1.0, timeout_s=10.0),
+        SensorDescription(id="b", role="b", reference=0, scale=1, timeout_s=10),
+    )
+    say(
+        fleet,
+        "n1",
+        Channel.EVENT,
+        Introduction(
+            version=0,
+            layout_version=0,
+            sensors=sensors,
+            vanishing=(),
+            gate=gate,
+            classes=CLASSES,
+            window_ms=0,
+        ),
+    )
     fleet.pass_s(3)
     assert fleet.gateway.counts[f"refused-{reason}"] == 1
     assert (SITE, "n1") not in fleet.gateway.fleet.nodes
@@ -250,9 +290,22 @@ def test_the_largest_order_there_is_fits_into_a_message():
     """160 columns, 16 classes, the longest names, everything planned to vanish, with weights."""
     letters, classes = "abcdefghijklmnop", tuple(f"{i:x}" * 64 for i in range(16))
     long = [f"{place:03}".ljust(LIMITS.id_chars_max, "x") for place in range(159)]
-    made = [SensorDescription(n, n, 0.1, 1.1, 9.9, (), "u" * 64) for n in long]
+    made = [
+        SensorDescription(
+            id=n, role=n, reference=0.1, scale=1.1, timeout_s=9.9, knots=(), unit="u" * 64
+        )
+        for n in long
+    ]
     gateway = Gateway(QUICK, [Group("air", letters, classes, ("n1",))], KEY)
-    hello = Introduction(0, 0, tuple(made), tuple(long), 8.0, classes, 0)
+    hello = Introduction(
+        version=0,
+        layout_version=0,
+        sensors=tuple(made),
+        vanishing=tuple(long),
+        gate=8.0,
+        classes=classes,
+        window_ms=0,
+    )
     topic = NodeTopics(letters, "n1").to(Channel.EVENT)
     gateway.handle(str(topic), encode(hello), 0)
     (order,) = gateway.tick(0)
@@ -512,7 +565,7 @@ def test_the_last_sensor_is_complained_of_once_and_its_name_is_no_counter():
 
 def test_an_announcement_from_the_far_future_does_not_make_all_later_ones_stale():
     fleet = small()
-    fleet.event("n1", SensorDeployed("x", "x", FAR, None, 0.0, 1.0))
+    fleet.event("n1", SensorDeployed("x", role="x", at_ms=FAR, unit=None, reference=0.0, scale=1.0))
     fleet.pass_s(3)
     assert told(fleet)["x"] == "x"
     retire(fleet, "x")

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from edge_opid.cli import main as opid_node
-from edge_opid.config.service import ConfigError
 from edge_opid.config.service import load_config as load_node
-from edge_opid.errors import OpidError
+from edge_opid.errors import ConfigError, OpidError
 from edge_opid.link.options import read_credentials
 from gateway.config import load_config, load_signing_key
 from gateway.policy import PolicyError

@@ -90,7 +90,7 @@ def pushed_fit(fleet):
 # -- the story -------------------------------------------------------------------------------------
 
 
-def test_a_kernel_that_wins_is_not_served(fleet):
+def test_a_kernel_that_wins_is_served_by_every_node(fleet):
     """Accuracy rises with it, on every node, far above what any matrix reaches."""
     fit = pushed_fit(fleet)
     assert (fit.chosen, fit.is_kernel) == (COMPACT, True)
@@ -105,7 +105,8 @@ def test_a_kernel_that_wins_is_not_served(fleet):
     assert not any(each.is_kernel for each in without.fits)
 
 
-def test_the_price_of_being_compact_is_not_reported(fleet):
+def test_the_price_of_being_compact_is_reported(fleet):
+    """What nodes get is a kernel on landmarks: the record says what that gives up."""
     fit = pushed_fit(fleet)
     table = {row["name"]: row for row in fit.table}
     assert fit.compact_loss == pytest.approx(
@@ -118,7 +119,7 @@ def test_the_price_of_being_compact_is_not_reported(fleet):
     assert all(each.compact_loss == 0.0 for each in fleet.fits if not each.is_kernel)
 
 
-def test_a_node_scores_otherwise_than_the_record_says(fleet):
+def test_a_node_scores_as_the_record_says(fleet):
     """Whatever order its columns have."""
     fit = pushed_fit(fleet)
     change = fleet.gateway.fleet.changes[fit.change]
@@ -132,7 +133,7 @@ def test_a_node_scores_otherwise_than_the_record_says(fleet):
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-def test_a_restarted_gateway_orders_other_weights(fleet):
+def test_a_restarted_gateway_orders_the_same_weights(fleet):
     """A gateway with nothing but the database signs the same bytes of every matrix."""
     stored, pushed = recalled(fleet.store)
     again = Gateway(KERNELS, [fleet.group], KEY, stored, pushed)
@@ -146,7 +147,7 @@ def test_a_restarted_gateway_orders_other_weights(fleet):
         assert order_of(fleet, name) == before
 
 
-def test_a_kernel_that_nodes_have_is_not_compared_with_the_next_fit(fleet):
+def test_the_next_fit_replaces_a_kernel_only_if_it_is_better(fleet):
     """A former kernel that says the same of everything is replaced; one that knows it all stays."""
     last = fleet.fits[-1]
     jobs = [pickle.loads(key) for key, fit in FITTED.items() if fit.parts == last.parts]
@@ -169,7 +170,8 @@ def folder(tmp_path, fleet):
     return tmp_path
 
 
-def test_a_kernel_is_shown_without_its_price(folder, fleet, capsys):
+def test_a_kernel_is_shown_with_its_price(folder, fleet, capsys):
+    """An operator must see what landmarks cost, in words and in JSON."""
     change = pushed_fit(fleet).change
     config = str(folder / "gateway.toml")
     assert main(["change", "show", config, str(change)]) == 0
@@ -183,7 +185,7 @@ def test_a_kernel_is_shown_without_its_price(folder, fleet, capsys):
     assert {size: loss for size, loss in losses.items() if loss is not None} == kernels
 
 
-def test_an_exported_kernel_scores_otherwise(folder, fleet, capsys):
+def test_an_exported_kernel_scores_as_the_gateways_does(folder, fleet, capsys):
     """From its parts by name, in float64, with nothing of this package."""
     fit, out = pushed_fit(fleet), folder / "model.npz"
     change = fleet.gateway.fleet.changes[fit.change]
@@ -211,7 +213,8 @@ def test_an_exported_kernel_scores_otherwise(folder, fleet, capsys):
     np.testing.assert_allclose(scores, fitted_model(fit, change).scores(X), atol=1e-5)
 
 
-def test_a_kernel_becomes_a_tflite_file(folder, fleet, capsys):
+def test_a_kernel_is_not_written_as_a_tflite_file(folder, fleet, capsys):
+    """The format has no form for it: one sentence, exit code 2 and no file."""
     change, out = pushed_fit(fleet).change, folder / "model.tflite"
     words = ["export", str(folder / "gateway.toml"), str(change), "--out", str(out)]
     assert main([*words, "--format", "tflite"]) == 2
@@ -224,7 +227,7 @@ def test_a_kernel_becomes_a_tflite_file(folder, fleet, capsys):
 
 @pytest.mark.parametrize("new", [1, 20, 159])
 @pytest.mark.parametrize("sensors", [159, 60])
-def test_the_largest_order_with_a_kernel_does_not_fit(sensors, new):
+def test_the_largest_order_with_a_kernel_fits_into_a_message(sensors, new):
     """160 columns, 16 classes, the longest names, and every landmark there is room for."""
     new = min(new, sensors)
     roles, classes = [f"{i:032}" for i in range(sensors)], tuple(f"{i:064}" for i in range(16))
@@ -248,18 +251,21 @@ def test_the_largest_order_with_a_kernel_does_not_fit(sensors, new):
 
 def _largest_order(roles: list[str], classes: tuple[str, ...], weights: Weights) -> Desired:
     top = LIMITS.integer_max
-    sensors = tuple(SensorDescription(i, i, 0.5, 0.5, 0.5, unit=classes[0]) for i in roles)
+    sensors = tuple(
+        SensorDescription(id=i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
+        for i in roles
+    )
     return Desired(
-        roles[0],
-        roles[0],
-        top,
-        top,
-        sensors,
-        tuple(roles),
-        8.0,
-        classes,
-        weights,
-        LIMITS.gather_max,
+        site=roles[0],
+        node=roles[0],
+        version=top,
+        layout_version=top,
+        sensors=sensors,
+        vanishing=tuple(roles),
+        gate=8.0,
+        classes=classes,
+        weights=weights,
+        gather=LIMITS.gather_max,
     )
 
 
@@ -274,7 +280,7 @@ def ring(n=120, seed=0):
     return Batch.of(0.1 * rng.normal(size=(n, 2)) + 0.5, Xa, y, 2)
 
 
-def test_landmarks_as_many_as_rows_are_not_the_exact_kernel():
+def test_landmarks_as_many_as_rows_give_the_exact_kernel():
     """The same Eq. 14, at the same settings: with every row a landmark nothing is approximated."""
     batch = ring(40)
     exact = fit_kernel_opid(batch.Z, batch.Xa, batch.y, 2, gamma=0.5)
@@ -287,7 +293,8 @@ def test_landmarks_as_many_as_rows_are_not_the_exact_kernel():
     )
 
 
-def test_a_ring_is_not_told_by_what_nodes_get():
+def test_what_nodes_get_tells_a_ring_as_well_as_promised():
+    """No matrix can; the held-out hits must not promise more than fresh instances show."""
     best = best_with_kernels(ring(), np.eye(2), _ring_names(), seed=0)
     assert best.chosen == COMPACT
     fresh = ring(1000, seed=9)
@@ -297,7 +304,8 @@ def test_a_ring_is_not_told_by_what_nodes_get():
     assert abs(best.hits.mean() - accuracy) < 0.1  # held-out hits are honest
 
 
-def test_a_linear_world_gets_a_kernel():
+def test_a_linear_world_gets_no_kernel():
+    """It costs nodes more, and could only win by luck."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 120)
     Xa = np.eye(2)[y] + 0.5 * rng.normal(size=(120, 2))
@@ -305,7 +313,7 @@ def test_a_linear_world_gets_a_kernel():
     assert best_with_kernels(batch, np.eye(2), _ring_names(), seed=0).chosen != COMPACT
 
 
-def test_a_kernel_that_nodes_would_refuse_is_chosen():
+def test_a_kernel_that_nodes_would_refuse_is_never_chosen():
     """The survivors' scores have almost no spread, so that one absurd reading would overflow."""
     made, rng = ring(), np.random.default_rng(1)
     batch = replace(made, Z=1e-7 * rng.normal(size=made.Z.shape))
@@ -314,7 +322,8 @@ def test_a_kernel_that_nodes_would_refuse_is_chosen():
     assert COMPACT not in {row.name for row in best.table}
 
 
-def test_a_class_that_nobody_labelled_is_forgotten_by_a_kernel():
+def test_no_kernel_is_chosen_while_a_class_has_no_label():
+    """A kernel fitted on two of three classes would never say the third again."""
     made = ring()
     wider = Batch.of(np.hstack([made.Z, made.Z[:, :1]]), made.Xa, made.y, 3)
     names = replace(_ring_names(), classes=("in", "out", "never"))
@@ -330,7 +339,7 @@ def _data(batch: Batch):
     return batch.Z, batch.Xa, batch.y, batch.classes
 
 
-def test_a_model_of_the_gateway_differs_from_its_bytes():
+def test_a_models_bytes_score_as_the_model_does():
     """What a record keeps is the model, rounded to float32."""
     batch = ring()
     best = best_with_kernels(batch, np.eye(2), _ring_names(), seed=0)

@@ -36,7 +36,7 @@ def easy():
     return group(1e2)
 
 
-def test_pooled_weights_differ_from_those_of_one_learner_over_all_readings():
+def test_pooled_weights_are_those_of_one_learner_over_all_readings():
     """Condition 1e2, float32 summaries: every sum was rounded once, 6e-8, hence 1e-6 and room."""
     X, y, names, members = group(1e2, width=20)
     found = pool(members, names[2:], 3, names[:2])
@@ -45,7 +45,7 @@ def test_pooled_weights_differ_from_those_of_one_learner_over_all_readings():
     assert found.known.readings == len(y)
 
 
-def test_the_survivors_gram_is_another_block_than_the_survivors():
+def test_the_survivors_gram_is_the_block_of_the_survivors():
     """The vanishing columns stand first: a wrong block would say how sure others' weights are."""
     X, _, names, members = group(1e2)
     gram = pool(members, names[2:], 3, names[:2]).survivors_gram()
@@ -53,7 +53,7 @@ def test_the_survivors_gram_is_another_block_than_the_survivors():
 
 
 @pytest.mark.parametrize("rho", [1e-3, 1.0])
-def test_rounding_at_condition_1e6_changes_labels(rho):
+def test_rounding_at_condition_1e6_changes_at_most_one_label_in_a_thousand(rho):
     """The weights then carry 6e-8·1e6 in the directions that hardly vary: labels do not care."""
     X, y, names, members = group(1e6, width=20)
     weights = pool(members, names[2:], 3, names[:2]).survivors_weights(1.0, rho)
@@ -63,7 +63,8 @@ def test_rounding_at_condition_1e6_changes_labels(rho):
     assert disagreement(X[:, 2:], weights, truth) <= 0.001
 
 
-def test_columns_in_another_order_are_mixed_up(easy):
+def test_columns_in_another_order_are_pooled_by_their_names(easy):
+    """One of four nodes has its six columns in another order."""
     X, y, names, members = easy
     turned = [3, 5, 0, 1, 4, 2]
     other = Member("n0", tuple(names[i] for i in turned), taught(X[0::4][:, turned], y[0::4]))
@@ -72,7 +73,7 @@ def test_columns_in_another_order_are_mixed_up(easy):
     assert relative(got, expected) < 1e-6
 
 
-def test_a_split_nobody_planned_is_pooled_wrongly(easy):
+def test_a_split_that_nobody_planned_is_pooled_exactly(easy):
     """Nodes planned to lose a and b; in fact d died."""
     X, y, names, members = easy
     kept = ("a", "b", "c", "e", "f")
@@ -82,7 +83,8 @@ def test_a_split_nobody_planned_is_pooled_wrongly(easy):
     assert relative(found.survivors_weights(1.0, 1.0), truth) < 2e-6
 
 
-def test_a_node_without_the_role_is_an_error_instead_of_left_out(easy):
+def test_a_node_without_the_role_is_left_out_and_named(easy):
+    """One of four nodes has never had the sensor."""
     _, _, names, members = easy
     stranger = replace(members[0], roles=("x", *names[1:]))
     found = pool([stranger, *members[1:]], names, 3)
@@ -122,7 +124,8 @@ def broken(summary, what):
         ("classes", "classes"),
     ],
 )
-def test_one_bad_summary_stops_or_spoils_the_rest(easy, what, word):
+def test_one_bad_summary_is_refused_by_name_and_the_rest_is_pooled_as_without_it(easy, what, word):
+    """A summary that cannot be right, in each way that there is."""
     _, _, names, members = easy
     bad = replace(members[1], summary=broken(members[1].summary, what))
     found = pool([members[0], bad, *members[2:]], names, 3)
@@ -133,7 +136,7 @@ def test_one_bad_summary_stops_or_spoils_the_rest(easy, what, word):
     assert np.array_equal(found.known.moments, without.known.moments)
 
 
-def test_a_float32_summary_of_a_hard_stream_is_called_indefinite():
+def test_a_float32_summary_of_a_hard_stream_is_accepted():
     """Condition 1e12 leaves eigenvalues far below float32's rounding: still a sum of squares."""
     _, _, names, members = group(1e12, dtype="float32")
     found = pool(members, names, 3)
@@ -142,20 +145,22 @@ def test_a_float32_summary_of_a_hard_stream_is_called_indefinite():
     assert len(found.nodes) == 4
 
 
-def test_roles_with_a_copy_of_themselves_are_refused_not_guessed(easy):
+def test_a_summary_that_names_a_role_twice_is_refused(easy):
+    """Which of the two columns is meant nobody can know."""
     _, _, names, members = easy
     twin = replace(members[0], roles=("a", "a", *names[2:]))
     assert "different" in pool([twin], names, 3).refused["n0"]
 
 
-def test_a_node_counts_twice(easy):
+def test_a_node_that_came_twice_is_refused(easy):
+    """Counted twice, it would be twice as sure as it may be."""
     _, _, names, members = easy
     with pytest.raises(MismatchError, match="came twice"):
         pool([members[0], members[0]], names, 3)
 
 
-def test_nobody_is_left():
-    """An empty pool has no readings and zero weights, which the caller can see."""
+def test_an_empty_pool_has_no_readings_and_zero_weights():
+    """Everybody was refused or lacks the role: the caller can see it."""
     found = pool([], ROLES, 3)
     assert found.known.readings == 0
     assert not found.survivors_weights(1.0, 1.0).any()

@@ -39,7 +39,9 @@ def fleet_of_two(**options) -> FleetRig:
 
 def forge(fleet, version, layout=1):
     """Say in the name of n1 that it has obeyed this order."""
-    status = Status(True, layout, 0, fleet.now_ms, version=version)
+    status = Status(
+        online=True, layout_version=layout, model_version=0, time_ms=fleet.now_ms, version=version
+    )
     fleet.publish(str(NodeTopics(*N1).to(Channel.STATUS)), encode(status))
     fleet.deliver()
 
@@ -83,8 +85,16 @@ def test_a_patient_forger_loses_a_sleeping_node_only_until_it_speaks():
 def test_whoever_introduces_a_node_first_does_not_own_it():
     """A forged first introduction half way to the highest number there is."""
     fleet = fleet_of_two(asleep=("n1",))
-    sensor = SensorDescription("pm-n1", "pm", 0.0, 1.0, 10.0)
-    forged = Introduction(2**40, 0, (sensor,), (), 8.0, CLASSES, 0)
+    sensor = SensorDescription(id="pm-n1", role="pm", reference=0.0, scale=1.0, timeout_s=10.0)
+    forged = Introduction(
+        version=2**40,
+        layout_version=0,
+        sensors=(sensor,),
+        vanishing=(),
+        gate=8.0,
+        classes=CLASSES,
+        window_ms=0,
+    )
     fleet.publish(str(NodeTopics(*N1).to(Channel.EVENT)), encode(forged))
     fleet.pass_s(3)
     assert fleet.gateway.fleet.orders[N1].version > 2**40
@@ -172,7 +182,13 @@ def test_behind_a_real_broker_a_forged_status_is_shown_and_a_node_can_be_forgott
     with Town(tmp_path, names=NAMES) as town:
         wait_until(town.agreed, "both obey their first order")
         before = facts(town, capsys, "n1")
-        forged = Status(True, 1, 0, 1, version=before["order"] + STEP)
+        forged = Status(
+            online=True,
+            layout_version=1,
+            model_version=0,
+            time_ms=1,
+            version=before["order"] + STEP,
+        )
         topic = NodeTopics(*N1).to(Channel.STATUS)
         assert town.ear.link.publish(str(topic), encode(forged))
         wait_until(lambda: facts(town, capsys, "n1")["doubts"], "the doubt is shown")

@@ -31,7 +31,9 @@ def story(crashes=None, copies=1) -> FleetRig:
             fleet.read(name)
     for name in NAMES:
         fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "broken"))
-        voc = SensorDeployed(f"voc-{name}", "voc", fleet.now_ms, reference=0.0, scale=1.0)
+        voc = SensorDeployed(
+            f"voc-{name}", role="voc", at_ms=fleet.now_ms, reference=0.0, scale=1.0
+        )
         fleet.event(name, voc)
     fleet.pass_s(4)
     for _ in range(11):
@@ -105,7 +107,12 @@ def test_versions_never_come_twice_with_other_content():
     for number in range(6):
         for name in NAMES:
             at = fleet.now_ms
-            fleet.event(name, SensorDeployed(f"x{number}", f"x{number}", at, None, 0.0, 1.0))
+            fleet.event(
+                name,
+                SensorDeployed(
+                    f"x{number}", role=f"x{number}", at_ms=at, unit=None, reference=0.0, scale=1.0
+                ),
+            )
         fleet.pass_s(4)
     assert fleet.agreed()
     assert len(seen) == 2 * (1 + 6)  # adopted, and six layouts
@@ -141,7 +148,17 @@ def test_a_database_restored_from_a_backup_does_not_repeat_a_version():
     fleet.pass_s(2)
     stored, pushed = recalled(fleet.store)
     for number in range(3):
-        fleet.event("n1", SensorDeployed(f"x{number}", f"x{number}", fleet.now_ms, None, 0.0, 1.0))
+        fleet.event(
+            "n1",
+            SensorDeployed(
+                f"x{number}",
+                role=f"x{number}",
+                at_ms=fleet.now_ms,
+                unit=None,
+                reference=0.0,
+                scale=1.0,
+            ),
+        )
         fleet.pass_s(6)
     before = fleet.status("n1")
     fleet.gateway = Gateway(QUICK, [fleet.group], KEY, stored, pushed)

@@ -106,7 +106,8 @@ def strange(what):
         "tiny scale",
     ],
 )
-def test_a_strange_batch_breaks_the_fit(fit, what):
+def test_a_strange_batch_gives_finite_scores(fit, what):
+    """One class, constants, copies, no new column, huge and tiny scales."""
     Z, Xa, y = strange(what)
     scores = fit(Z, Xa, y, 3).scores(Z, Xa)
     assert scores.shape == Z.shape
@@ -115,24 +116,27 @@ def test_a_strange_batch_breaks_the_fit(fit, what):
 
 @pytest.mark.parametrize("n", range(1, 8))
 @pytest.mark.parametrize("fit", FITS)
-def test_a_tiny_batch_breaks_the_fit(fit, n):
+def test_a_tiny_batch_gives_finite_scores(fit, n):
+    """One to seven instances of three classes."""
     Z, Xa, y = world(n=n)
     assert np.isfinite(fit(Z, Xa, y, 3).scores(Z, Xa)).all()
 
 
-def test_an_empty_batch_gives_anything_but_z():
+def test_an_empty_batch_leaves_z_as_it_is():
+    """Nobody has labelled anything yet."""
     best = fit_best(np.zeros((0, 3)), np.zeros((0, 2)), [], 3)
     assert best.chosen == "z"
     assert "0 different" in best.why
     assert best.scores([[0.1, 0.7, 0.2]], [[9.0, 9.0]]).argmax() == 1
 
 
-def test_24_copies_of_one_row_count_as_24():
+def test_24_copies_of_one_row_count_as_one():
+    """A sensor that hangs and is labelled again and again teaches nothing."""
     assert fit_best(*strange("one row, 24 times"), 3).chosen == "z"
 
 
 @pytest.mark.parametrize("fit", [fit_opid, fit_opide, update])
-def test_a_class_nobody_labelled_is_forgotten(fit):
+def test_a_class_that_nobody_labelled_is_not_forgotten(fit):
     """An instance that the C-stage is sure of keeps its class, though the batch had none."""
     Z, Xa, y = strange("a class with no example")
     Z[:, 2] = 0.0
@@ -140,7 +144,8 @@ def test_a_class_nobody_labelled_is_forgotten(fit):
     assert sure.argmax() == 2
 
 
-def test_copies_of_a_row_are_in_training_and_test():
+def test_copies_of_a_row_are_never_in_both_training_and_test():
+    """A copy in training would answer for the one in the test."""
     Z, Xa, y = strange("copies")
     batch = Batch.of(Z, Xa, y, 3)
     folds = stratified_folds(batch, 5, seed=3)
@@ -149,24 +154,28 @@ def test_copies_of_a_row_are_in_training_and_test():
         assert not set(batch.groups[held]) & set(np.delete(batch.groups, held))
 
 
-def test_a_fold_misses_a_class_that_has_enough_examples():
+def test_every_fold_has_its_share_of_every_class():
+    """80, 10 and 10 examples in five folds: 16, 2 and 2 in each."""
     Z, Xa, _ = world(n=100)
     y = np.repeat([0, 1, 2], [80, 10, 10])
     for seed in range(5):
-        for held in stratified_folds(Batch.of(Z, Xa, y, 3), 5, seed):
-            assert np.bincount(y[held], minlength=3).tolist() == [16, 2, 2]
+        folds = stratified_folds(Batch.of(Z, Xa, y, 3), 5, seed)
+        shares = [np.bincount(y[held], minlength=3).tolist() for held in folds]
+        assert shares == [[16, 2, 2]] * 5
 
 
-def test_settings_tried_on_the_test_instances_flatter_the_candidate():
+def test_no_candidate_beats_chance_where_labels_are_random():
     """Labels that nothing can know: no candidate may look better than chance plus three errors."""
     rng = np.random.default_rng(7)
     y = rng.integers(0, 2, 200)
     best = fit_best(rng.normal(size=(200, 2)), rng.normal(size=(200, 20)), y, 2, candidates=LINEAR)
+    assert [row.name for row in best.table] == ["z", "mixture"]
     for row in best.table:
         assert row.accuracy < 0.5 + 3 * 0.5 / np.sqrt(200)
 
 
-def test_z_is_given_up_without_need():
+def test_z_is_kept_where_new_sensors_know_nothing():
+    """The survivors know nearly all, and the new sensors say nothing."""
     Z, Xa, y = world(n=100, noise=0.2)
     Xa[:, 0] = 0.0
     best = fit_best(Z, Xa, y, 3, candidates=LINEAR)
@@ -175,7 +184,8 @@ def test_z_is_given_up_without_need():
     assert best.why.startswith("z is right in")
 
 
-def test_a_new_sensor_that_knows_is_ignored():
+def test_a_new_sensor_that_knows_is_used():
+    """The survivors know little: fresh instances must show what it is worth."""
     Z, Xa, y = world(n=100, noise=1.5)
     fresh_Z, fresh_Xa, fresh_y = world(n=1000, noise=1.5, seed=9)
     best = fit_best(Z, Xa, y, 3)
@@ -185,7 +195,7 @@ def test_a_new_sensor_that_knows_is_ignored():
     assert [row.name for row in best.table] == ["z", "mixture", "kernel"]
 
 
-def test_hits_are_of_instances_the_model_was_fitted_on():
+def test_hits_are_of_held_out_instances():
     """Labels that nothing can know, many columns: a fitted model knows them, a held-out one not."""
     rng = np.random.default_rng(5)
     Z, Xa, y = rng.normal(size=(60, 2)), rng.normal(size=(60, 80)), rng.integers(0, 2, 60)
@@ -200,7 +210,8 @@ def test_hits_are_of_instances_the_model_was_fitted_on():
 
 
 @pytest.mark.parametrize("n", [4, 100])
-def test_hits_of_z_are_not_whether_z_is_right(n):
+def test_hits_of_z_are_whether_z_is_right(n):
+    """Z is not fitted, so nothing has to be held out from it."""
     Z, Xa, y = world(n=n, noise=0.2)
     Xa[:, 0] = 0.0
     best = fit_best(Z, Xa, y, 3, candidates=LINEAR)
@@ -208,7 +219,7 @@ def test_hits_of_z_are_not_whether_z_is_right(n):
     assert np.array_equal(best.hits, Z.argmax(1) == y)
 
 
-def test_labels_that_teach_the_survivors_are_wasted():
+def test_labels_that_teach_the_survivors_are_used():
     """A C-stage of 30 readings, a batch of 200: the update is right more often than Z."""
     W_s, gram, _, Xs, Xa, y = continued(n=400, readings=30)
     Xa = np.zeros_like(Xa)
@@ -223,7 +234,7 @@ def test_labels_that_teach_the_survivors_are_wasted():
     )
 
 
-def test_an_update_that_does_harm_is_pushed():
+def test_an_update_that_does_harm_is_not_chosen():
     """A C-stage of 2,000 readings that claims to know nothing: an update would forget them."""
     W_s, gram, _, Xs, Xa, y = continued(n=560, d_s=40, readings=2000)
     Z, Xa, fit, test = Xs @ W_s, np.zeros_like(Xa), np.arange(60), np.arange(60, 560)
@@ -242,7 +253,8 @@ def test_an_update_that_does_harm_is_pushed():
     assert right > kept - 0.04
 
 
-def test_a_new_sensor_that_knows_is_left_out_of_the_mixture():
+def test_a_mixture_uses_a_new_sensor_that_knows():
+    """The survivors' statistics are known too: the sensor must not be lost beside them."""
     W_s, gram, _, Xs, Xa, y = continued(n=240, readings=300)
     fit, test = np.arange(120), np.arange(120, 240)
     known = Survivors.of(Xs[fit], gram, 0.5)
@@ -253,7 +265,8 @@ def test_a_new_sensor_that_knows_is_left_out_of_the_mixture():
     assert set(best.model.details) == {"z", "update", "opide"}
 
 
-def test_an_update_is_tried_without_survivors():
+def test_without_the_survivors_statistics_no_update_is_tried():
+    """Nodes that sent no summary: there is nothing to update from."""
     Z, Xa, y = world(n=40)
     best = fit_best(Z, Xa, y, 3, candidates=LINEAR, repeats=1)
     assert set(best.model.details) == {"z", "opide"}
@@ -270,7 +283,7 @@ def forty_labels(seed):
     return Xs, Xa, y, gram, np.linalg.solve(gram + np.eye(4), moments)
 
 
-def test_forty_labels_leave_a_plainly_useful_sensor_unused():
+def test_forty_labels_are_enough_to_use_a_plainly_useful_sensor():
     """Eight draws: in each at least half of the ten points that the sensor is worth are taken."""
     batch, test = slice(1000, 1040), slice(1040, None)
     for seed in range(8):
@@ -284,7 +297,7 @@ def test_forty_labels_leave_a_plainly_useful_sensor_unused():
         assert right > alone + 0.05
 
 
-def test_a_kernel_is_taken_for_a_lead_of_one_instance():
+def test_a_kernel_is_taken_only_for_a_lead_beyond_chance():
     """One matrix may be behind by 1.5 standard errors, whichever it is."""
     behind = [Row("z", 0.8, 0.06, 0.02, 0), Row("mixture", 0.83, 0.03, 0.02, 1)]
     table = [*behind, Row("kernel", 0.86, 0.0, 0.0, 2)]
@@ -293,14 +306,15 @@ def test_a_kernel_is_taken_for_a_lead_of_one_instance():
     assert taken(table, learned=False)[0] == "kernel"
 
 
-def test_the_same_seed_gives_another_model():
+def test_the_same_seed_gives_the_same_model():
+    """Folds are drawn by chance: a fit that cannot be repeated cannot be explained."""
     Z, Xa, y = world(n=60)
     first, second = (fit_best(Z, Xa, y, 3, seed=4, repeats=2) for _ in range(2))
     assert first.table == second.table
     assert np.array_equal(first.scores(Z, Xa), second.scores(Z, Xa))
 
 
-def test_the_error_of_copies_is_too_small():
+def test_copies_do_not_make_the_standard_error_smaller():
     """Three copies of each row are as much evidence as one: the standard error stays."""
     Z, Xa, y = world(n=30)
     difference = np.random.default_rng(0).normal(size=30)
@@ -319,12 +333,14 @@ def test_the_error_of_copies_is_too_small():
         (np.zeros((2, 2)), np.zeros((2, 1)), [0, 2], "labels"),
     ],
 )
-def test_a_batch_that_does_not_fit_together_is_fitted(Z, Xa, y, word):
+def test_a_batch_that_does_not_fit_together_is_refused(Z, Xa, y, word):
+    """Lengths that differ, labels that are no class, values that are not finite."""
     with pytest.raises(BatchError, match=word):
         fit_best(Z, Xa, y, 2)
 
 
-def test_baselines_read_columns_they_should_not():
+def test_baselines_read_only_the_columns_they_should():
+    """A baseline that peeps at the other columns is no baseline."""
     Z, Xa, y = world()
     assert not raw_logistic(Z, Xa, y, 3, "survivors").new.any()
     assert not raw_logistic(Z, Xa, y, 3, "new").survivors.any()
@@ -333,7 +349,8 @@ def test_baselines_read_columns_they_should_not():
     assert np.abs(both.survivors).max() > 0
 
 
-def test_ridges_differ_from_a_direct_solve():
+def test_ridges_are_those_of_a_direct_solve():
+    """On the survivors alone, and on all columns with the dead ones at their mean."""
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(50, 5)), rng.integers(0, 2, 50)
     Y, kept = one_hot(y, 2), [2, 3, 4]
@@ -362,7 +379,7 @@ def dna_draws(folder, n, draws):
         yield [(Z[part], Xa[part], y[part]) for part in (rows[:n], rows[n:])]
 
 
-def test_the_balanced_penalty_is_no_better_than_the_printed_one(data_folder):
+def test_the_balanced_penalty_beats_the_printed_one_by_eight_points(data_folder):
     """FACTS 10, DNA with 60 labels: the printed form loses more than eight points."""
     gap = []
     for (Z, Xa, y), (test_Z, test_Xa, test_y) in dna_draws(data_folder, 60, 8):
@@ -385,7 +402,7 @@ def cohort(sizes, liars=(), seed=3):
     return Z, Xa, np.where(lies, 1 - truth, truth), truth, nodes
 
 
-def test_what_one_node_says_often_enough_is_taken_to_be_true_of_the_others():
+def test_what_one_node_says_often_does_not_overrule_the_others():
     """384 turned instances of one node, which it may send, against 20 of each of the others."""
     Z, Xa, y, truth, nodes = cohort({"a": 20, "b": 20, "c": 20, "liar": 384}, liars=("liar",))
     without = fit_best(Z, Xa, y, 2, candidates=LINEAR)
@@ -397,9 +414,11 @@ def test_what_one_node_says_often_enough_is_taken_to_be_true_of_the_others():
 
 
 @pytest.mark.parametrize(
-    "sizes", [{"a": 60}, {"a": 60, "b": 60}, {"a": 200, "b": 5}, {f"n{k}": 9 for k in range(20)}]
+    "sizes",
+    [{"a": 60}, {"a": 60, "b": 60}, {"a": 200, "b": 5}, {f"n{k}": 9 for k in range(20)}],
+    ids=["one", "two alike", "one heard much", "twenty heard little"],
 )
-def test_honest_nodes_lose_what_they_have_learned_together(sizes):
+def test_honest_nodes_keep_what_they_have_learned_together(sizes):
     """One that is heard much and others that are heard little, or many at once: all as before."""
     Z, Xa, y, _, nodes = cohort(sizes)
     alone = fit_best(Z, Xa, y, 2, candidates=LINEAR)

@@ -51,14 +51,15 @@ def add_altitude(connection):
     connection.execute(text("UPDATE nodes SET altitude = seen_ms * 2"))
 
 
-def test_a_field_without_a_column_would_be_forgotten():
+def test_every_field_of_a_record_has_its_column():
+    """A field without a column would be forgotten at the next restart."""
     for kind, table in {**TABLES, CommandRecord: COMMANDS}.items():
         columns = [column.name for column in table.c if column.name != "settled"]
         assert columns == [each.name for each in dataclasses.fields(kind)]
         assert {each.name for each in table.primary_key} == set(kind.KEY)
 
 
-def test_a_table_changed_without_a_migration_would_not_fit_the_databases_out_there(database_url):
+def test_the_tables_that_migrations_make_are_the_pinned_ones(database_url):
     """After a change: a migration first (gateway/store/migrations.py), then the golden file."""
     with FleetStore.open(database_url):
         assert schema(database_url) == GOLDEN.read_text().splitlines()

@@ -28,7 +28,9 @@ def deploy(town, role, replaces=None):
     for name in town.names:
         sensor = f"{role}-{name}" if replaces is None else f"{role}2-{name}"
         old = None if replaces is None else f"{replaces}-{name}"
-        event = SensorDeployed(sensor, role, now_ms(), None, 0.0, 1.0, replaces=old)
+        event = SensorDeployed(
+            sensor, role=role, at_ms=now_ms(), unit=None, reference=0.0, scale=1.0, replaces=old
+        )
         town.operator(name, event)
         if old:
             town.sensors[name].pop(old, None)
@@ -158,7 +160,8 @@ def check_ending(found):
 
 
 @pytest.mark.timeout(900)
-def test_three_changes_and_accuracy_recovers(tmp_path):
+def test_accuracy_recovers_through_three_changes(tmp_path):
+    """Sensors die and come, on real processes behind a real broker."""
     with Town(tmp_path) as town:
         accuracy = tell(town)
         found = ending(town)

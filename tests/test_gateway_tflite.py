@@ -44,7 +44,7 @@ def folded(W=W_S, columns=("temp", "bias"), classes=("fresh", "stale"), **change
     ],
     ids=["layers float32", "layers int8", "folded float32", "folded int8"],
 )
-def test_a_file_that_changes_by_itself(made, size, digest):
+def test_the_bytes_of_a_file_do_not_change_by_themselves(made, size, digest):
     """Whoever means to change the format changes the digest with it, after running both runtimes.
 
     The numbers are exact in float32 and the scales of int8 correctly rounded quotients, so every
@@ -134,7 +134,7 @@ def test_what_helps_rounding_changes_no_score():
 
 
 @pytest.mark.parametrize("new", [0, 2])
-def test_zeros_do_not_divide(new):
+def test_layers_of_zeros_are_balanced_without_a_division_by_zero(new):
     nothing = Layer(np.zeros((4, 3), np.float32), np.zeros(3, np.float32))
     last = Layer(np.zeros((3 + new, 3), np.float32), np.zeros(3, np.float32))
     with np.errstate(all="raise"):

@@ -119,8 +119,8 @@ def announce(walk: Walk, rng: random.Random) -> None:
     end_s = rng.choice([None] * 6 + [-5, 5, 20, 10**6])
     event = SensorDeployed(
         sensor,
-        role,
-        max(0, walk.now_ms + rng.choice([0, 0, 0, 0, 0, -50_000, 10**10])),
+        role=role,
+        at_ms=max(0, walk.now_ms + rng.choice([0, 0, 0, 0, 0, -50_000, 10**10])),
         knots=rng.choice([(), (), (-8.0, 0.0, 8.0)]),
         timeout_s=rng.choice([None, 5.0]),
         replaces=replaces,

@@ -13,10 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LEARN = """
-from edge_opid import WoodburyLearner, kernel
+from edge_opid import WoodburyLearner, native
 learner = WoodburyLearner(vanishing=1, surviving=2, classes=2)
 learner.learn_one([1.0, 2.0, 3.0], 1)
-print(kernel.name, learner.readings, kernel.__file__)
+print(native.name, learner.readings, native.__file__)
 """
 
 

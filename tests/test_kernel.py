@@ -11,13 +11,12 @@ import pytest
 from support.golden_bits import DIGESTS, digest_of
 from support.oracle import Stream, relative
 
-from edge_opid import WoodburyLearner
-from edge_opid import native as kernel
+from edge_opid import WoodburyLearner, native
 from edge_opid.native import numpy_twin, packing
 
 compiled = pytest.mark.skipif(
-    "compiled" not in kernel.available and not os.environ.get("CI"),
-    reason="no compiled kernel in this install: no compiler was found",
+    "compiled" not in native.available and not os.environ.get("CI"),
+    reason="no C file in this install: no compiler was found",
 )
 
 
@@ -43,7 +42,7 @@ def test_both_kernels_agree_to_rounding(learner_class, vanishing, surviving):
     X, y = Stream(vanishing + surviving, condition=10.0).take(200)
     states = []
     for name in ("compiled", "numpy"):
-        learner = learner_class(vanishing, surviving, 3, forgetting=0.999, kernel=name)
+        learner = learner_class(vanishing, surviving, 3, forgetting=0.999, native=name)
         for x, label in zip(X, y, strict=True):
             learner.learn_one(x, label)
         states.append(learner.inverse())
@@ -54,7 +53,7 @@ def test_both_kernels_agree_to_rounding(learner_class, vanishing, surviving):
 @compiled
 def test_the_compiled_prediction_is_the_score_of_learning_to_the_bit():
     X, y = Stream(75, condition=1e2).take(300)
-    learner = WoodburyLearner(25, 50, 3, kernel="compiled")
+    learner = WoodburyLearner(25, 50, 3, native="compiled")
     for x, label in zip(X, y, strict=True):
         expected = learner.predict_one(x), learner.predict_survivors(x[25:].copy())
         scores = learner.score_then_learn(x, label)
@@ -65,7 +64,7 @@ def test_the_compiled_prediction_is_the_score_of_learning_to_the_bit():
 @compiled
 def test_the_compiled_kernel_refuses_arrays_of_the_wrong_size_or_type():
     """It is given raw memory: a wrong size must be an error, never a write beyond the end."""
-    module = kernel.available["compiled"]
+    module = native.available["compiled"]
     columns = np.zeros(packing.packed_size(5), np.float32)
     good = [columns, np.ones(5), np.zeros((5, 3), np.float32), np.zeros(32, np.float32), 1, 2]
     rest = [np.ones(3), 0, 1.0, 1.0, 1.0, 1e6, None]
@@ -128,12 +127,12 @@ def run(code, **environment):
 
 
 def test_the_kernel_says_which_one_runs_and_can_be_chosen():
-    code = "import edge_opid as e; print(e.kernel.name, e.WoodburyLearner(1, 1, 2).kernel)"
-    assert run(code).stdout.split() == [kernel.name] * 2
-    assert run(code, EDGE_OPID_KERNEL="numpy").stdout.split() == ["numpy", "numpy"]
-    refused = run(code, EDGE_OPID_KERNEL="fortran")
-    assert "EDGE_OPID_KERNEL='fortran': this install has" in refused.stderr
+    code = "import edge_opid as e; print(e.native.name, e.WoodburyLearner(1, 1, 2).native)"
+    assert run(code).stdout.split() == [native.name] * 2
+    assert run(code, EDGE_OPID_NATIVE="numpy").stdout.split() == ["numpy", "numpy"]
+    refused = run(code, EDGE_OPID_NATIVE="fortran")
+    assert "EDGE_OPID_NATIVE='fortran': this install has" in refused.stderr
     with pytest.raises(ValueError, match="works in float32, not in float64"):
-        kernel.choose("compiled", np.float64) if "compiled" in kernel.available else kernel.choose(
+        native.choose("compiled", np.float64) if "compiled" in native.available else native.choose(
             "compiled", np.float32
         )

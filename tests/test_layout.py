@@ -97,7 +97,7 @@ def test_one_gated_sensor_does_not_silence_the_others():
     assert np.array_equal(layout.encode(values, drop_gated=True), layout.encode(rest))
 
 
-def test_a_clipped_sensor_says_more_than_the_gate_or_nothing():
+def test_a_clipped_sensor_counts_as_a_value_at_the_gate():
     """A light that was off in the warm-up is far beyond the gate when it goes on, and counts."""
     layout = Layout(AIR)
     far, at = {**VALUES, "temp": 1e5, "co2": -3e4}, {**VALUES, "temp": 60.0, "co2": 20.0}
@@ -107,7 +107,7 @@ def test_a_clipped_sensor_says_more_than_the_gate_or_nothing():
     assert np.array_equal(layout.encode(VALUES, clip_gated=True), layout.encode(VALUES))
 
 
-def test_an_absurd_value_is_clipped_where_it_should_be_missing():
+def test_an_absurd_value_counts_as_missing_and_is_not_clipped():
     """1e12 is a fault and no light: it says nothing, and the others are heard."""
     layout = Layout(AIR)
     rest = {name: value for name, value in VALUES.items() if name != "temp"}
@@ -262,7 +262,7 @@ def test_a_sensor_that_did_not_move_is_named_and_usable():
     assert np.isfinite(layout.encode({"door": 0.0, "lux": 3.0, "mute": 0.5})).all()
 
 
-def test_a_spike_in_the_warm_up_moves_the_reference():
+def test_a_spike_in_the_warm_up_does_not_move_the_reference():
     """It is the mean, in which a spike counts as a value at the gate around the median."""
     rng, warmup = np.random.default_rng(5), WarmUp(["rain", "spiky"], readings=200)
     rain, spiky = (rng.random(200) < 0.25).astype(float), rng.normal(20, 1, 200)

@@ -1,4 +1,4 @@
-"""One list of checks that every learner passes, on every kernel."""
+"""One list of checks that every learner passes, compiled and in NumPy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from support.oracle import Stream, eq4, relative
 
-from edge_opid import GramLearner, Learner, WoodburyLearner
-from edge_opid import native as kernel
+from edge_opid import GramLearner, Learner, WoodburyLearner, native
 
 X, Y = Stream(width=9, condition=1e2).take(400)
 FLOAT32 = 2e-5  # 400 readings at condition 1e2: 1e2 · 400^½ · 6e-8, rounded up
@@ -69,7 +68,7 @@ def test_scoring_while_learning_changes_nothing_but_tells_both_predictions(make)
     before = plain.predict_one(X[300]), plain.predict_survivors(X[300][4:].copy())
     scores = scored.score_then_learn(X[300], Y[300])
     plain.learn_one(X[300], Y[300])
-    # The compiled kernel sums alike in both; NumPy's matrix products may not.
+    # The C file sums alike in both; NumPy's matrix products may not.
     assert relative(scores.all_sensors, before[0]) < 1e-5
     assert relative(scores.survivors, before[1]) < 1e-5
     assert np.array_equal(plain.weights()[0], scored.weights()[0])
@@ -84,10 +83,10 @@ def test_the_same_readings_give_the_same_bits(make):
 @pytest.mark.parametrize(
     "save", [lambda a: pickle.loads(pickle.dumps(a)), dict], ids=["pickle", "state"]
 )
-def test_it_saves_and_loads_to_the_same_bits(make, kernel_name, save):
+def test_it_saves_and_loads_to_the_same_bits(make, native_name, save):
     """And goes on to the same bits, which a wrong working space or counter would break."""
     learner = taught(make)
-    loaded = type(learner).from_state(save(learner.state()), kernel=kernel_name)
+    loaded = type(learner).from_state(save(learner.state()), native=native_name)
     for x, y in zip(X[300:], Y[300:], strict=True):
         learner.learn_one(x, y)
         loaded.learn_one(x, y)
@@ -127,12 +126,12 @@ def test_what_it_hands_out_is_a_copy(make):
     assert np.array_equal(learner.weights()[0], before)
 
 
-def test_its_bytes_are_the_same_after_1_000_and_100_000_readings(make, kernel_name):
+def test_its_bytes_are_the_same_after_1_000_and_100_000_readings(make, native_name):
     learner = make(vanishing=4, surviving=5, classes=3)
     born = learner.nbytes
     learner.learn_many(np.tile(X, (3, 1))[:1000], np.tile(Y, 3)[:1000])
     assert learner.nbytes == born
-    if kernel_name == "compiled":
+    if native_name == "compiled":
         learner.learn_many(np.tile(X, (250, 1)), np.tile(Y, 250))
     else:
         learner.learn_many(np.tile(X, (250, 1)), np.tile(Y, 250), batch=256)
@@ -155,12 +154,12 @@ def test_the_state_is_no_larger_than_promised(vanishing, surviving, classes):
 
 
 def test_a_state_moves_between_kernels(learner_class):
-    """Both kernels keep the same bytes, so a node may lose or gain its compiler."""
-    if len(kernel.available) < 2:
-        pytest.skip("no compiled kernel in this install")
-    one = learner_class(4, 5, 3, kernel="compiled")
+    """Both keep the same bytes, so a node may lose or gain its compiler."""
+    if len(native.available) < 2:
+        pytest.skip("no C file in this install")
+    one = learner_class(4, 5, 3, native="compiled")
     one.learn_many(X[:200], Y[:200])
-    two = learner_class.from_state(one.state(), kernel="numpy")
+    two = learner_class.from_state(one.state(), native="numpy")
     for learner in (one, two):
         learner.learn_many(X[200:], Y[200:])
     assert relative(two.weights()[0], one.weights()[0].astype(float)) < FLOAT32

@@ -22,7 +22,10 @@ def close(learner, expected):
 @pytest.mark.parametrize("batch", [1, 2, 7, 64])
 @pytest.mark.parametrize(("lam", "rho"), [(1.0, 1.0), (0.0, 0.1), (30.0, 1e-3)])
 @pytest.mark.parametrize("vanishing", [0, 5])
-def test_one_by_one_and_in_batches(exact, vanishing, lam, rho, batch):
+def test_learning_one_by_one_or_in_batches_equals_the_direct_solve(
+    exact, vanishing, lam, rho, batch
+):
+    """Also in batches that do not divide the readings, and with nothing that vanishes."""
     learner = exact(vanishing, 12 - vanishing, 3, lam=lam, rho=rho)
     learner.learn_many(X, Y, batch=batch)
     assert close(learner, eq4(X, Y, 3, vanishing, lam, rho))
@@ -43,7 +46,8 @@ def test_the_step_is_proposition_2_with_its_three_columns():
     assert relative(learner.inverse(), before - before @ U @ middle @ U.T @ before) < EXACT
 
 
-def test_a_sensor_nobody_expected_to_die(exact):
+def test_another_split_afterwards_equals_having_planned_it(exact):
+    """A sensor dies that nobody expected to: the plan of what vanishes is changed at the end."""
     learner = exact(5, 7, 3)
     learner.learn_many(X, Y)
     order = [9, 2, 0, 1, 3, 4, 5, 6, 7, 8, 10, 11]

@@ -42,14 +42,14 @@ def test_scores_while_forgetting_are_those_of_the_model_before(make):
 
 
 @pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
-def test_a_stuck_sensor_cannot_overflow_the_state(make, kernel_name, beta):
+def test_a_stuck_sensor_cannot_overflow_the_state(make, native_name, beta):
     """Three of eight sensors stick at a constant for 100,000 readings (NumPy: 5,000).
 
     Without a ceiling A⁻¹ overflows float32 after 844, 9,201 and 93,852 readings. With it no
     direction's variance passes 1/ρ, so the trace stays below D/ρ times what U can add.
     """
     learner = make(3, 5, 3, forgetting=beta)
-    n = 100_000 if kernel_name == "compiled" else 5_000
+    n = 100_000 if native_name == "compiled" else 5_000
     stuck = np.tile(X, (n // len(X), 1))
     stuck[:, [1, 4, 6]] = [0.5, -1.0, 0.0]
     labels = np.tile(Y, n // len(X))

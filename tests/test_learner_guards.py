@@ -7,7 +7,7 @@ import pytest
 from support.oracle import Stream
 
 from edge_opid import GramLearner, LayoutError, MismatchError, ReadingError, WoodburyLearner
-from edge_opid.learner import SettingsError
+from edge_opid.errors import SettingError
 
 X, Y = Stream(width=5, condition=1e2).take(50)
 GOOD = X[0]
@@ -64,7 +64,7 @@ def test_a_bad_reading_is_refused_and_nothing_changes(learner, x, y, reason, sen
 
 
 @pytest.mark.parametrize("batch", [1, 8])
-def test_one_bad_reading_in_a_batch_and_none_is_learned(learner, batch):
+def test_of_a_batch_with_one_bad_reading_none_is_learned(learner, batch):
     before = frozen(learner)
     spoiled = X.copy()
     spoiled[37, 2] = np.nan
@@ -134,5 +134,5 @@ def test_impossible_learners_are_not_made(kind):
         ({"forgetting": 1.1}, "forgetting must be above 0 and at most 1, got 1.1"),
         ({"dtype": "float16"}, "dtype must be float32 or float64, got float16"),
     ):
-        with pytest.raises(SettingsError, match=sentence):
+        with pytest.raises(SettingError, match=sentence):
             kind(**{"vanishing": 2, "surviving": 3, "classes": 3, **options})

@@ -39,8 +39,8 @@ def shares_of_other_labels(learner, sums, rho, X):
 
 
 @pytest.mark.parametrize("rho", [1.0, 1e-3])
-def test_a_million_readings_at_condition_1e6(make, rho):
-    """At most 0.5 % of labels differ from the float64 solve, for both classifiers."""
+def test_a_million_readings_at_condition_1e6_cost_at_most_half_a_percent_of_labels(make, rho):
+    """A million updates in float32, against a float64 solve, for both classifiers."""
     stream, sums = Stream(WIDTH, condition=1e6), Sums()
     learner = make(VANISHING, SURVIVING, 3, rho=rho)
     born = learner.nbytes
@@ -119,7 +119,7 @@ def test_years_of_readings_do_not_stall_it(kind):
     assert disagreement(X.astype(float), learner.weights()[0], sums.weights(1.0)[0]) < 0.15
 
 
-def test_a_raw_stream_without_a_layout_is_what_the_layout_is_for(make):
+def test_a_raw_stream_without_a_layout_still_keeps_the_promised_precision(make):
     """An offset of 20 scales is refused nowhere, and costs no more than the promise."""
     stream, sums = Stream(WIDTH, condition=1e2, offset=20.0), Sums()
     learner = make(VANISHING, SURVIVING, 3)

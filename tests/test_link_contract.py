@@ -11,6 +11,7 @@ from typing import Protocol
 import pytest
 from support.mosquitto import HOST, Mosquitto
 
+from edge_opid.errors import WireError
 from edge_opid.link import (
     Connected,
     Delivery,
@@ -19,7 +20,6 @@ from edge_opid.link import (
     LinkCounters,
     LinkError,
     MqttOptions,
-    TopicError,
     Will,
 )
 from edge_opid.link.mqtt import MqttLink
@@ -491,7 +491,7 @@ def test_unsubscribed_filter_is_gone_from_the_session(world: World) -> None:
 def test_topic_no_broker_would_take_is_an_error(world: World, topic: str) -> None:
     """A wrong topic is the caller's mistake, said at once and in words; nothing is queued."""
     link = started(world, "node")
-    with pytest.raises(TopicError, match="topic"):
+    with pytest.raises(WireError, match="topic"):
         link.publish(topic, b"")
     assert link.counters.publish_refused == 0
     assert link.stop() == 0

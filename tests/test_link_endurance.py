@@ -14,7 +14,7 @@ from test_link_mqtt import fake_broker, is_version_5
 
 from edge_opid.link import Connected, Disconnected
 from edge_opid.link.exchange import Exchange
-from edge_opid.link.packets import Message
+from edge_opid.link.packets import UsablePacket
 
 CONNACK_5 = b"\x20\x03\x00\x00\x00"
 
@@ -91,14 +91,14 @@ def test_error_of_our_own_costs_a_connection_and_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No memory for one moment, in the middle of a delivery: it comes again, and is counted."""
-    plain, failures = Exchange.arrived, [MemoryError(), KeyError("a bug")]
+    plain, failures = Exchange.put, [MemoryError(), KeyError("a bug")]
 
-    def arrived(exchange: Exchange, message: Message) -> None:
+    def put(exchange: Exchange, message: UsablePacket) -> None:
         if failures:
             raise failures.pop()
         plain(exchange, message)
 
-    monkeypatch.setattr(Exchange, "arrived", arrived)
+    monkeypatch.setattr(Exchange, "put", put)
     with Mosquitto(tmp_path) as broker, link_to(broker.port) as link:
         link.subscribe(["a"])
         link.wait_connected(WAIT_S)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_opid.node.foreign import ForeignTopic, parse
 from edge_opid.wire import LIMITS, WireError, check_id
+from edge_opid.wire.foreign import ForeignTopic, parse
 
 PLAIN = ForeignTopic("stat/pump/POWER", "pump", "pump")
 CLIMATE = ForeignTopic(
@@ -41,7 +41,7 @@ def climate(payload: bytes) -> tuple[dict[str, float], str | None]:
         (b"False", 0.0),
     ],
 )
-def test_plain_numbers_and_switches(payload: bytes, value: float) -> None:
+def test_plain_numbers_and_switches_are_read(payload: bytes, value: float) -> None:
     """What ESPHome states and Tasmota power topics look like."""
     assert plain(payload) == {"pump": value}
 
@@ -173,6 +173,7 @@ def test_two_fields_that_become_one_sensor_keep_the_first() -> None:
         ({"fields": {".".join("a" * 17): "t"}}, "text"),
         ({"label_field": "a."}, "text"),
     ],
+    ids=str,
 )
 def test_mistaken_configuration_is_refused_before_anything_arrives(
     options: dict[str, object], reason: str

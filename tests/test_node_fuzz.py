@@ -144,7 +144,7 @@ def do(driven: Driven, step: tuple) -> list:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(setups, st.lists(steps, min_size=5, max_size=60))
-def test_messages_of_every_kind_in_any_order(setup, story):
+def test_no_message_in_any_order_raises_or_changes_what_it_may_not(setup, story):
     """None raises; what is not accepted changes nothing; the journal gives the same bits."""
     driven = Driven(config(foreign=FOREIGN, **setup))
     for step in story:
@@ -159,7 +159,7 @@ def test_messages_of_every_kind_in_any_order(setup, story):
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_damaged_bytes_on_every_topic(seed):
+def test_damaged_bytes_on_every_topic_are_refused_and_released(seed):
     """The long run in small: nothing but refusals comes out, and every delivery is released."""
     words: Counter[str] = Counter()
     Generation(f"test/{seed}").run(4_000, words)
@@ -195,7 +195,7 @@ def taken_to_pack() -> int:
         tracemalloc.stop()
 
 
-def test_memory_of_a_node_under_fire(monkeypatch):
+def test_a_node_under_fire_needs_less_than_two_megabytes(monkeypatch):
     """20,000 inputs after a warm-up: what they leave, and need at any moment, is below 2 MB."""
     monkeypatch.setattr(fuzz, "Node", Taped)
     fire = Generation("memory")
@@ -252,7 +252,7 @@ def test_a_node_with_a_bug_would_be_caught(monkeypatch, kind, error, complaint):
         Generation("test/0").run(4_000, Counter())
 
 
-def test_the_long_run_does_not_say_how_to_repeat_what_it_found(monkeypatch, capsys):
+def test_the_long_run_says_how_to_repeat_what_it_found(monkeypatch, capsys):
     """It ends with 1, and prints the seed and the bytes."""
     monkeypatch.setattr(fuzz, "Node", Crashing)
     monkeypatch.setattr(sys, "argv", ["fuzz.py", "--inputs", "4000", "--seed", "s", "--first", "2"])
@@ -273,7 +273,7 @@ def test_the_long_run_does_not_say_how_to_repeat_what_it_found(monkeypatch, caps
     ],
     ids=["scores that overflow", "a gate that lets everything through"],
 )
-def test_a_signed_document_whose_numbers_are_too_large_for_float32(document, reason):
+def test_a_signed_order_with_numbers_too_large_for_float32_is_refused(document, reason):
     """Obeyed, the next reading was applied and acknowledged, but never written down."""
     rig = Rig.make()
     before = rig.frozen()
@@ -285,7 +285,7 @@ def test_a_signed_document_whose_numbers_are_too_large_for_float32(document, rea
     assert rig.reborn().frozen() == rig.frozen()
 
 
-def test_an_order_that_leaves_only_silent_sensors():
+def test_an_order_that_leaves_only_silent_sensors_is_obeyed_and_waits_for_them():
     """No layout is empty: the node waits for them again, and notices again if they are gone."""
     rig = Rig.make()
     for seq in range(1, 200):
@@ -300,7 +300,7 @@ def test_an_order_that_leaves_only_silent_sensors():
     assert rig.reborn().frozen() == rig.frozen()
 
 
-def test_more_numbers_were_skipped_than_a_status_can_say():
+def test_a_count_beyond_what_a_status_can_say_stays_at_the_largest_number():
     """Two boots that begin at the last number there is: the count stays at its end."""
     rig, now_ms = Rig.make(), 0
     for boot in (1, 2):
@@ -314,7 +314,7 @@ def test_more_numbers_were_skipped_than_a_status_can_say():
     assert rig.reborn().frozen() == rig.frozen()
 
 
-def test_a_foreign_sender_whose_numbers_have_run_out():
+def test_a_foreign_sender_whose_numbers_have_run_out_is_refused():
     """Somebody used its name up to the last number: refused, and nothing changed."""
     rig = Rig.make(foreign=FOREIGN)
     for now_ms in range(20_000, 240_000, 20_000):
@@ -330,7 +330,7 @@ def test_a_foreign_sender_whose_numbers_have_run_out():
 
 @pytest.mark.parametrize("unit", [1e-45, 1e-40, 1e37])
 @pytest.mark.parametrize("knots", [1, 5])
-def test_sensors_that_hardly_move_or_wildly_during_the_warm_up(unit, knots):
+def test_sensors_that_hardly_move_or_move_wildly_are_learned_from(unit, knots):
     """A scale that float32 takes for 0: no reading was learned, and the journal was unreadable."""
     sensors = tuple(SensorConfig(name, knots=knots) for name in "abc")
     rig = Rig.make(sensors=sensors, warmup_readings=30)
@@ -342,7 +342,7 @@ def test_sensors_that_hardly_move_or_wildly_during_the_warm_up(unit, knots):
     assert rig.reborn().frozen() == rig.frozen()
 
 
-def test_knots_that_float32_cannot_tell_apart():
+def test_knots_that_float32_cannot_tell_apart_become_one():
     """A given scale much larger than what the sensor does: such knots become one."""
     sensors = (SensorConfig("a", reference=0.0, scale=100.0, knots=8), SensorConfig("b"))
     rig = Rig.make(sensors=sensors, warmup_readings=30)

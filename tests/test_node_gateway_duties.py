@@ -14,7 +14,6 @@ from test_node_life import live, world
 from edge_opid.config.node import SensorConfig
 from edge_opid.node.node import STATUS_MS
 from edge_opid.node.orders import layout_of
-from edge_opid.node.publications import UPLOAD_FROM
 from edge_opid.wire import (
     Channel,
     Example,
@@ -57,7 +56,7 @@ def fill(rig, first, last):
 # -- examples ------------------------------------------------------------------------------------
 
 
-def test_the_examples_are_not_what_was_joined_and_labelled():
+def test_examples_are_the_labelled_instances_as_many_as_were_ordered():
     """As many as ordered, raw, with the number of the prediction; and then no more."""
     rig = Rig.make()
     live(rig, ROWS[:5], LABELS[:5])
@@ -72,7 +71,7 @@ def test_the_examples_are_not_what_was_joined_and_labelled():
 
 
 @pytest.mark.parametrize("order", [None, desired(1)], ids=["no order", "no wish"])
-def test_examples_that_nobody_asked_for(order):
+def test_examples_that_nobody_asked_for_are_not_reported(order):
     """Labelled readings alone, or an order without a wish, report nothing."""
     rig = Rig.make()
     if order is not None:
@@ -82,7 +81,7 @@ def test_examples_that_nobody_asked_for(order):
     assert rig.node.counts["learned"] == 20
 
 
-def test_a_warm_up_is_reported_as_examples():
+def test_a_warm_up_is_not_reported_as_examples():
     """What is learned before any order is nobody's business, during the warm-up and after."""
     rig = Rig.make(sensors=UNKNOWN, warmup_readings=20)
     live(rig, ROWS[:40], LABELS[:40])
@@ -93,7 +92,7 @@ def test_a_warm_up_is_reported_as_examples():
     assert rig.node.counts["learned"] == 45
 
 
-def test_a_label_comes_late_and_twice():
+def test_a_late_label_is_reported_once_however_often_it_comes():
     """It is reported once; copies, strangers and unknown classes take nothing off what is owed."""
     rig = Rig.make()
     rig.order(desired(1, gather=3))
@@ -109,7 +108,7 @@ def test_a_label_comes_late_and_twice():
     assert rig.node.state.examples.owed == 2
 
 
-def test_an_order_adds_its_wish_to_the_rest_of_an_earlier_one():
+def test_an_order_replaces_what_an_earlier_one_still_wished_for():
     """It says anew how many are wanted; one that was obeyed already says nothing."""
     rig = Rig.make()
     rig.order(desired(1, gather=5))
@@ -124,7 +123,7 @@ def test_an_order_adds_its_wish_to_the_rest_of_an_earlier_one():
     assert rig.node.state.version == 3
 
 
-def test_a_late_label_of_a_former_layout_uses_up_the_batch():
+def test_a_late_label_of_a_former_layout_is_learned_and_not_reported():
     """Its instance has no value of the sensor just deployed: learned, but not reported."""
     rig = Rig.make()
     for seq in range(1, 11):
@@ -140,8 +139,8 @@ def test_a_late_label_of_a_former_layout_uses_up_the_batch():
     assert rig.node.state.examples.owed == 1
 
 
-def test_an_instance_is_open_when_its_sensor_is_retired():
-    """Values of sensors that have left stay out, and an example of nothing is none."""
+def test_values_of_a_retired_sensor_stay_out_of_an_open_instance():
+    """The sensor is retired while the window is open; and an example of nothing is none."""
     rig = Rig.make(window_ms=1000)
     rig.read(1, {"a": 1.0, "b": 2.0}, "fresh", now_ms=0)
     rig.order(desired(1, sensors=("b", "c"), gather=2), now_ms=100)
@@ -155,7 +154,7 @@ def test_an_instance_is_open_when_its_sensor_is_retired():
     assert rig.node.counts["learned"] == 2
 
 
-def test_a_value_of_a_sensor_that_is_silent_by_now_is_kept_from_the_gateway():
+def test_a_value_of_a_sensor_that_is_silent_by_now_is_still_reported():
     """The sensor is still in the layout, and its value was measured: it goes with the others."""
     rig = Rig.make()
     rig.order(desired(1, gather=500))
@@ -178,7 +177,7 @@ MOMENTS = st.one_of(
 
 @settings(max_examples=60, deadline=None, database=None)
 @given(st.lists(MOMENTS, max_size=60), st.sampled_from([0, 250]))
-def test_an_example_is_lost_or_doubled_somewhere_in_a_life(moments, window_ms):
+def test_no_example_is_lost_or_doubled_whatever_happens_in_a_life(moments, window_ms):
     """Whatever happens: what was reported and what is owed make up the last order; none twice."""
     rig, wish, seen, seq = Rig.make(window_ms=window_ms, commit_records=1), 0, set(), 0
     version = 0
@@ -209,7 +208,7 @@ def test_an_example_is_lost_or_doubled_somewhere_in_a_life(moments, window_ms):
     assert rig.reborn().frozen() == rig.frozen()
 
 
-def test_a_kill_makes_it_forget_what_it_owes():
+def test_a_killed_node_still_knows_which_examples_it_owes():
     """From the journal, or from any snapshot and the journal after it: the same bits, and rest."""
     rig, marks = Rig.make(), []
     rig.order(desired(1, gather=40))
@@ -234,7 +233,7 @@ def test_a_kill_makes_it_forget_what_it_owes():
 # -- introductions -------------------------------------------------------------------------------
 
 
-def test_a_gateway_does_not_learn_who_a_new_node_is():
+def test_a_new_node_introduces_itself_in_the_words_of_an_order():
     """The words of the introduction are those of an order: it could be sent back as one."""
     rig = Rig.make(vanishing=("b",), window_ms=250)
     before = rig.frozen()
@@ -246,7 +245,7 @@ def test_a_gateway_does_not_learn_who_a_new_node_is():
     assert rig.frozen() == before
 
 
-def test_a_node_goes_on_introducing_itself_to_a_gateway_that_knows_it():
+def test_a_node_introduces_itself_until_its_gateway_answers():
     """With every periodic status, until an order comes; and at every connection all the same."""
     rig = Rig.make()
     rig.run(rig.node.connected(1), 1)
@@ -265,7 +264,7 @@ def test_a_node_goes_on_introducing_itself_to_a_gateway_that_knows_it():
     assert len(introductions(rig)) == 5
 
 
-def test_a_restarted_node_takes_silence_for_an_acquaintance():
+def test_a_restarted_node_introduces_itself_until_it_hears_its_order_again():
     """In a new life it introduces itself until the retained order, which is no news, has come."""
     rig = Rig.make()
     rig.order(desired(3))
@@ -280,7 +279,7 @@ def test_a_restarted_node_takes_silence_for_an_acquaintance():
     assert again.frozen() == before
 
 
-def test_a_forged_order_silences_the_introductions():
+def test_a_forged_order_does_not_silence_the_introductions():
     """What is refused shows nothing about any gateway."""
     rig = Rig.make()
     before = rig.frozen()
@@ -292,7 +291,7 @@ def test_a_forged_order_silences_the_introductions():
     assert rig.frozen() == before
 
 
-def test_an_outage_fills_the_queue_with_introductions():
+def test_an_outage_costs_one_introduction_and_one_summary():
     """While there is no connection nothing is said, and at the next one it is said once."""
     rig = Rig.make()
     fill(rig, 1, 40)
@@ -306,7 +305,7 @@ def test_an_outage_fills_the_queue_with_introductions():
     assert len(summaries(rig)) == 1
 
 
-def test_a_node_introduces_itself_before_it_knows_its_scales():
+def test_a_node_introduces_itself_only_once_it_knows_its_scales():
     """Neither at the connection nor with a status, but as soon as the warm-up is over."""
     rig = Rig.make(sensors=UNKNOWN, warmup_readings=20)
     rig.run(rig.node.connected(0), 0)
@@ -326,7 +325,7 @@ def test_a_node_introduces_itself_before_it_knows_its_scales():
 # -- summaries -----------------------------------------------------------------------------------
 
 
-def test_a_summary_does_not_say_whose_columns_it_has():
+def test_a_summary_names_the_sensors_of_its_columns():
     """A silent sensor has none: what is named makes up exactly the width, in a layout's order."""
     knots = {"a": 1, "b": 4, "c": 3}
     sensors = tuple(SensorConfig(name, knots=number) for name, number in knots.items())
@@ -346,7 +345,7 @@ def test_a_summary_does_not_say_whose_columns_it_has():
     assert np.array_equal(said.gram_array(), local_models.learner.summary("float32").gram)
 
 
-def test_a_group_member_that_never_changes_is_never_pooled():
+def test_a_node_uploads_a_summary_whenever_its_readings_have_doubled():
     """It uploads by itself when it has read twice what it had: with the logarithm of readings."""
     rig = Rig.make()
     for seq in range(1, 600):
@@ -354,11 +353,10 @@ def test_a_group_member_that_never_changes_is_never_pooled():
         rig.tick(seq * STATUS_MS)
     readings = [summary.readings for summary in summaries(rig)]
     assert readings == [32, 64, 128, 256, 512]
-    assert readings[0] == UPLOAD_FROM
     assert rig.node.state.local_models.learner.readings == 599
 
 
-def test_a_summary_is_uploaded_between_two_statuses():
+def test_a_summary_waits_for_the_time_of_a_status_and_comes_once():
     """However much is learned, it waits for the time of a periodic status, and comes once."""
     rig = Rig.make()
     rig.tick(STATUS_MS)
@@ -374,7 +372,7 @@ def test_a_summary_is_uploaded_between_two_statuses():
     assert all(np.array_equal(after[name], value) for name, value in before.items())
 
 
-def test_an_ordered_summary_is_followed_by_the_same_one():
+def test_an_ordered_summary_is_not_uploaded_a_second_time():
     """What was uploaded with the order counts; and a new life uploads what it has."""
     rig = Rig.make()
     fill(rig, 1, 100)
@@ -394,23 +392,23 @@ def test_an_ordered_summary_is_followed_by_the_same_one():
     assert again.frozen() == rig.frozen()
 
 
-def test_a_learner_that_begins_anew_waits_for_twice_what_it_has_lost(monkeypatch):
+def test_a_learner_that_begins_anew_uploads_after_its_first_readings(monkeypatch):
     """Where the world drifts a change carries nothing over: the count begins with it."""
     rig = Rig.make()
     fill(rig, 1, 200)
     monkeypatch.setattr(type(rig.node.state.scoreboard), "carry", lambda _: 0.0)
     rig.order(desired(1, sensors=("b", "c")))
     assert rig.node.state.local_models.learner.readings == 0
-    fill(rig, 201, 200 + UPLOAD_FROM)
+    fill(rig, 201, 232)
     rig.tick(STATUS_MS)
-    assert [each.readings for each in summaries(rig)] == [200, UPLOAD_FROM]
+    assert [each.readings for each in summaries(rig)] == [200, 32]
     assert rig.node.state.layout_version == 1
 
 
 # -- status --------------------------------------------------------------------------------------
 
 
-def test_a_gateway_cannot_tell_an_order_without_weights_from_a_lost_one():
+def test_a_status_names_the_order_obeyed_even_if_it_had_no_weights():
     """The status names the order, beside the model; both survive a restart."""
     rig = Rig.make()
     assert (rig.node.status(0).version, rig.node.status(0).model_version) == (0, 0)
@@ -433,7 +431,7 @@ keys = ["{KEY.verify_key.encode().hex()}"]
 """ + "".join(f'[[sensors]]\nid = "{name}"\nreference = 0.0\nscale = 1.0\n' for name in "abc")
 
 
-def test_a_last_will_forgets_which_order_was_obeyed(tmp_path):
+def test_a_last_will_names_the_order_that_was_obeyed(tmp_path):
     """A real node that obeyed, restarted and was killed: the broker says so, with its versions."""
     with (
         Mosquitto(tmp_path / "broker") as broker,

@@ -326,7 +326,7 @@ class Sender:
     def due(self, now_ms: int) -> list[ReadingNumber]:
         while self._waiting and self._window.takes(self._waiting[-1]):
             self._window.add(self._waiting.pop(), b"")
-        return [pending.number for pending in self._window.due(now_ms / 1000)]
+        return [pending.number for pending in self._window.take_due(now_ms / 1000)]
 
     def hear(self, boot: int, seq: int, now_ms: int) -> None:
         self._window.acknowledge(ReadingNumber(boot, seq), now_ms / 1000)

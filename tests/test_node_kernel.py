@@ -66,7 +66,7 @@ def rig():
 
 @pytest.mark.parametrize("kernel", [GAUSSIAN, Kernel("rbf", 0.5), QUADRATIC, Kernel("poly", 3.0)])
 @pytest.mark.parametrize("new", [0, 1, 6])
-def test_a_node_scores_otherwise_than_the_gateway(kernel, new):
+def test_a_node_scores_a_kernel_as_the_gateway_does(kernel, new):
     """Every order of the columns, float32 against float64: 1e-5, of 1 or of the largest score."""
     rng = np.random.default_rng(new)
     names = [f"s{place}" for place in range(9 + new)]
@@ -83,7 +83,7 @@ def test_a_node_scores_otherwise_than_the_gateway(kernel, new):
     assert np.abs(got - truth).max() <= 1e-5 * max(1.0, np.abs(truth).max())
 
 
-def test_a_parity_is_not_told_by_a_node():
+def test_a_node_tells_a_parity_with_a_kernel():
     """Class 0 where the signs of two columns agree: no single matrix can say that."""
     corners = np.array([[0, 0, 0, i, j] for i in (-1, 1) for j in (-1, 1)], float)
     says = np.array([[i == j, i != j, 0] for i in (-1, 1) for j in (-1, 1)], float)
@@ -109,7 +109,7 @@ def teach(rig, start, count=8):
     rig.commit(100 * (start + count))
 
 
-def test_a_restart_changes_the_bits_of_a_kernel(rig):
+def test_a_restart_keeps_every_bit_of_a_kernel(rig):
     """From the journal alone, and from a snapshot and what came after it."""
     teach(rig, 1)
     snapshot, since = rig.frozen(), len(rig.durable)
@@ -126,7 +126,8 @@ def test_a_restart_changes_the_bits_of_a_kernel(rig):
         assert set(slots.parts()["model"]) == set(matrices())
 
 
-def test_a_matrix_after_a_kernel_leaves_nothing_to_fall_back_to(rig):
+def test_a_matrix_after_a_kernel_leaves_the_kernel_to_fall_back_to(rig):
+    """The new model may be a bad one: the old one must come back, of whatever kind."""
     rig.order(desired(8, weights=FOLDED))
     rig.commit(0)
     slots = rig.node.state.pushed_models
@@ -136,7 +137,7 @@ def test_a_matrix_after_a_kernel_leaves_nothing_to_fall_back_to(rig):
     assert rig.reborn(rig.frozen(), since=len(rig.durable)).frozen() == rig.frozen()
 
 
-def test_the_largest_kernel_takes_more_than_it_promises():
+def test_the_largest_kernel_takes_no_more_memory_than_promised():
     """160 columns, 159 of them new, 16 classes, 64 landmarks: 66 kB, and 80 kB for each score.
 
     NumPy 1.24 takes 113 for a score.
@@ -220,7 +221,8 @@ def test_a_hostile_kernel_is_refused_counted_and_changes_nothing(rig, changes, r
     assert rig.durable == journal
 
 
-def test_a_refusal_does_not_say_what_was_wrong():
+def test_a_refused_kernel_is_told_what_was_wrong_with_it():
+    """Too wide, too many landmarks, a column that is not there: both values are in the sentence."""
     with pytest.raises(ModelError, match="support must be 5×5, as the layout, got 5×6"):
         CompactKernel.from_weights(pushed(support=np.ones((5, 6))), 8, 4, 3)
     many = pushed(support=np.ones((MANY, 5)), A=np.ones((2 * MANY, 3)))
@@ -231,7 +233,7 @@ def test_a_refusal_does_not_say_what_was_wrong():
 
 
 @pytest.mark.parametrize("kernel", [GAUSSIAN, QUADRATIC, Kernel("poly", 4.0)])
-def test_a_kernel_that_was_taken_overflows_at_the_gate(kernel):
+def test_no_kernel_that_was_taken_overflows_at_the_gate(kernel):
     """Of models scaled up until they are refused, all that are taken stay finite, and bounded."""
     rng, taken, refused = np.random.default_rng(2), 0, 0
     names = ["s0", "s1", "s2", "s3"]

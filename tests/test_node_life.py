@@ -188,7 +188,7 @@ def test_labels_that_come_late_are_learned_once():
     assert rig.node.counts["learned"] == 2
 
 
-def test_a_bad_model_is_pushed_and_the_old_one_comes_back():
+def test_the_old_model_comes_back_after_a_bad_one_was_pushed():
     """Signed and valid, but it never says "stale": its first labelled readings tell."""
     rows, labels = world(400)
     layout = Layout([Sensor(name) for name in "abc"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edge_opid import Layout, Sensor
 from edge_opid.node.local_models import LocalModels
-from edge_opid.node.logistic import STEP, LogisticMemory, Straight, likely
+from edge_opid.node.logistic import LogisticMemory, Straight, likely
 from edge_opid.node.memories import Learning
 from edge_opid.wire import SensorDescription
 
@@ -17,7 +17,10 @@ KNOTS = (-8.0, -1.0, 0.5, 2.0, 8.0)
 
 
 def described(*names: str, knots: tuple[float, ...] = ()) -> list[SensorDescription]:
-    return [SensorDescription(name, name, 1.0, 2.0, 60.0, knots) for name in names]
+    return [
+        SensorDescription(id=name, role=name, reference=1.0, scale=2.0, timeout_s=60.0, knots=knots)
+        for name in names
+    ]
 
 
 def local_models(*names: str, knots: tuple[float, ...] = ()) -> LocalModels:
@@ -34,14 +37,15 @@ def taught(*names: str, readings: int = 60) -> LocalModels:
 
 @given(st.floats(-1e3, 1e3), st.sampled_from([(), KNOTS, (-8.0, 8.0)]))
 @settings(max_examples=60, deadline=None)
-def test_a_sensors_value_is_not_the_one_its_hats_were_made_from(value, knots):
+def test_a_sensors_value_is_read_back_from_its_hats(value, knots):
+    """Within the knots, beyond them and beyond the gate; with hats and without."""
     layout = Layout([Sensor("a", 1.0, 2.0, knots), Sensor("b", 0.0, 1.0, KNOTS)])
     x = layout.encode({"a": value, "b": 0.25}, clip_gated=True)
     z = min(8.0, max(-8.0, (value - 1) / 2))
     np.testing.assert_allclose(Straight(layout, layout)(x), [z, 0.25, 1.0], atol=1e-5)
 
 
-def test_the_steps_differ_from_those_of_the_textbook():
+def test_the_steps_are_those_of_the_textbook():
     """AdaGrad on the log-loss, with NumPy's own exponential."""
     rng, memory = np.random.default_rng(1), LogisticMemory(("a", "b", "bias"), 3)
     W, n = np.zeros((3, 3)), np.zeros((3, 3))
@@ -51,29 +55,34 @@ def test_the_steps_differ_from_those_of_the_textbook():
         np.testing.assert_allclose(memory.score_then_learn(u, label), p, atol=1e-3)
         g = np.outer(u, p - np.eye(3)[label])
         n += g * g
-        W -= STEP / np.sqrt(2) * g / (1 + np.sqrt(n))  # two sensors
+        W -= 0.5 / np.sqrt(2) * g / (1 + np.sqrt(n))  # two sensors
     np.testing.assert_allclose(memory.weights, W, atol=2e-3)
 
 
-@pytest.mark.parametrize("scores", [[0, 0], [3, -2, 1], [0, -900, -1100, -1e9], [1e6, 1e6, 0]])
-def test_the_exponential_by_squaring_is_no_distribution(scores):
+@pytest.mark.parametrize(
+    "scores", [[0, 0], [3, -2, 1], [0, -900, -1100, -1e9], [1e6, 1e6, 0]], ids=str
+)
+def test_the_exponential_by_squaring_gives_a_distribution(scores):
+    """Scores of any size, against NumPy's exponential."""
     found, expected = likely(np.array(scores, float)), np.exp(np.array(scores) - max(scores))
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(1)
     np.testing.assert_allclose(found, expected / expected.sum(), atol=2e-3)
 
 
-def test_one_wild_reading_throws_the_weights_away():
+def test_one_wild_reading_moves_the_weights_by_at_most_one_step():
+    """A value of a million after a hundred good ones."""
     memory = LogisticMemory(("a", "bias"), 2)
     for value in (1.0, -1.0) * 50:
         memory.score_then_learn(np.array([value, 1.0]), int(value > 0))
     before = memory.weights.copy()
     memory.score_then_learn(np.array([1e6, 1.0]), 0)
-    assert np.abs(memory.weights - before).max() <= STEP
+    assert np.abs(memory.weights - before).max() <= 0.5
     assert np.isfinite(memory.weights).all()
 
 
-def test_survivors_lose_their_weights_or_newcomers_have_some():
+def test_survivors_keep_their_weights_and_newcomers_start_at_zero():
+    """One sensor leaves and another one comes."""
     mine = taught("a", "b", "c")
     rows = dict(zip(mine.logistic.names, mine.logistic.weights.copy(), strict=True))
     mine.obey(described("b", "c", "d", knots=KNOTS), (), 8.0, 1.0)
@@ -83,7 +92,7 @@ def test_survivors_lose_their_weights_or_newcomers_have_some():
     assert all(np.array_equal(after[name], rows[name]) for name in ("b", "c", "bias"))
 
 
-def test_a_sensor_that_was_silent_for_a_while_is_forgotten():
+def test_a_sensor_that_was_silent_for_a_while_is_not_forgotten():
     """While it says nothing it counts as its reference, and its weights wait for it."""
     mine = taught("a", "b")
     before = dict(zip(mine.logistic.names, mine.logistic.weights.copy(), strict=True))
@@ -99,7 +108,8 @@ def test_a_sensor_that_was_silent_for_a_while_is_forgotten():
     np.testing.assert_allclose(quiet, again.scores(again.encode(values))["logistic"], atol=1e-6)
 
 
-def test_a_restored_memory_goes_on_otherwise():
+def test_a_restored_memory_goes_on_to_the_same_bits():
+    """A sum of squares that was not saved would make every later step too large."""
     mine = taught("a", "b")
     again = LocalModels.restored(mine.state(), mine.learning)
     for each in (mine, again):
@@ -108,8 +118,8 @@ def test_a_restored_memory_goes_on_otherwise():
     assert np.array_equal(mine.logistic.squares, again.logistic.squares)
 
 
-def test_a_snapshot_from_before_this_memory_cannot_be_read():
-    """It starts anew, on the sensors of that snapshot."""
+def test_a_snapshot_from_before_this_memory_is_read():
+    """It has nothing of it: the memory starts anew, on the sensors of that snapshot."""
     saved = taught("a", "b").state()
     del saved["logistic"]
     again = LocalModels.restored(saved, Learning(2, 1.0, 1.0, 1.0))

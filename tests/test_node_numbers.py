@@ -8,7 +8,7 @@ from support.rig import CLASSES, Rig, config, desired
 from test_node_life import live
 
 from edge_opid import WoodburyLearner
-from edge_opid.config.node import NodeConfigError
+from edge_opid.errors import SettingError
 from edge_opid.learner import settings
 from edge_opid.native.rescue import NumbersError, definite_root, solved, watch
 
@@ -23,7 +23,7 @@ def alike(n, seed=24):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_sensor_that_dies_ends_the_node_with_a_linear_algebra_error(seed, monkeypatch):
+def test_a_sensor_that_dies_never_ends_the_node_with_a_numerical_error(seed, monkeypatch):
     """ρ = 1e-3, a gate of 1e6, like sensors in raw units: as a former release would take them."""
     for place in ("edge_opid.config.node", "edge_opid.node.orders"):
         monkeypatch.setattr(f"{place}.stiffness_fault", lambda *_: "", raising=False)
@@ -61,7 +61,7 @@ def test_a_rescue_is_counted_and_said(monkeypatch):
         assert {reason for reason, _ in news} == {"numbers-rescued"}
 
 
-def test_a_matrix_that_rounding_spoiled_gives_another_root():
+def test_a_matrix_that_rounding_spoiled_still_gives_its_root():
     """Its root squares to the matrix, as far as float64 can tell."""
     A = 1e16 * np.ones((4, 4)) + 1e-3 * np.eye(4)
     A[0, 0] -= 4.0
@@ -82,18 +82,18 @@ def test_a_matrix_that_rounding_spoiled_gives_another_root():
 
 
 @pytest.mark.parametrize(
-    "change", [{"gate": 1e6}, {"rho": 1e-12}, {"lam": 1e9}, {"rho": 1e-3, "gate": 1e4}]
+    "change", [{"gate": 1e6}, {"rho": 1e-12}, {"lam": 1e9}, {"rho": 1e-3, "gate": 1e4}], ids=str
 )
-def test_what_float32_cannot_work_with_is_taken(change):
+def test_settings_that_float32_cannot_work_with_are_refused(change):
     """The sentence has the values and what to do; what the defaults are is far from it."""
-    with pytest.raises(NodeConfigError, match="give every sensor a scale, or raise rho") as caught:
+    with pytest.raises(SettingError, match="give every sensor a scale, or raise rho") as caught:
         config(**change)
     assert str(caught.value).startswith("node.gate with rho ")
     config(rho=1e-3)
     config(gate=1e4)
 
 
-def test_an_order_with_a_gate_beyond_what_float32_can_take_is_obeyed():
+def test_an_order_with_a_gate_beyond_what_float32_can_take_is_refused():
     """Signed or not, it would spoil what is learned from then on."""
     rig = Rig.make(rho=1e-3)
     before = rig.frozen()
@@ -104,10 +104,12 @@ def test_an_order_with_a_gate_beyond_what_float32_can_take_is_obeyed():
     assert rig.node.state.layout_version == 1
 
 
-def test_float32_is_wrong_where_the_settings_are_allowed():
+def test_float32_keeps_its_promise_at_the_edge_of_the_allowed_settings():
     """Two probes alike to a thousandth, raw units, at the edge of what is allowed."""
     rng, d, n = np.random.default_rng(0), 8, 3000
-    gate = np.sqrt(settings.STIFFNESS_MAX / 3 * 1e-3)
+    gate = 1825.0  # √(1e10 · 1e-3 / 3) = 1825.7
+    assert settings.stiffness_fault(1.0, 1e-3, gate) == ""
+    assert settings.stiffness_fault(1.0, 1e-3, gate + 1) != ""
     Z = rng.normal(size=(n, d - 1))
     Z[:, 1] = Z[:, 0] + 1e-3 * rng.normal(size=n)
     y = (Z @ rng.normal(size=(d - 1, 3))).argmax(1)

@@ -349,7 +349,7 @@ def test_power_cut_at_every_operation_loses_nothing_acknowledged():
     assert same > worlds / 2
 
 
-def test_power_cut_while_an_instance_is_open():
+def test_power_cut_while_an_instance_is_open_loses_nothing():
     """Values of two sources make one instance: what waits for the second is durable, too."""
     worlds, _ = cut_everywhere(WINDOW_MS, stride=8)
     assert worlds >= 20

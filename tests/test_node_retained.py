@@ -13,11 +13,11 @@ from support.node_process import NodeProcess, listening, wait_until
 from support.rig import CLASSES, KEY, TOPICS, Rig, config, desired
 from test_service import World
 
+from edge_opid import log
 from edge_opid.config.node import ForeignConfig
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.node.node import Node
-from edge_opid.service import log
 from edge_opid.service.notify import Systemd
 from edge_opid.service.wiring import open_service
 from edge_opid.testing.memory_broker import Outgoing
@@ -115,7 +115,7 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
     assert not [event for event in events if isinstance(event, SensorReturned)]
 
 
-def test_what_a_memory_broker_kept_is_refused_counted_and_logged_but_live_words_are_heard():
+def test_what_a_broker_kept_is_refused_counted_and_logged_but_live_words_are_heard():
     """The same flag travels through the link in memory; the log says so at the 1st, 2nd, 4th."""
     out = io.StringIO()
     log.set_up("warning", {}, out)

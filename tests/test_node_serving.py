@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from support.rig import CLASSES, KEY, Rig, config, desired
 
+from edge_opid import log
 from edge_opid.config.node import SensorConfig
 from edge_opid.config.service import parse_config
 from edge_opid.models.matrix import ModelError
 from edge_opid.node.external_model import ExternalModel
 from edge_opid.node.node import Node
-from edge_opid.service import log
 from edge_opid.service.wiring import served
 
 COLUMNS = ("a", "b", "c", "bias")

@@ -22,7 +22,7 @@ def fitted(rows, labels, layout=LAYOUT):
 
 
 @pytest.mark.parametrize("served_before", ["model", "own"])
-def test_weights_that_contradict_all_it_has_seen_are_served_until_labels_come(served_before):
+def test_weights_that_contradict_all_a_node_has_seen_are_not_served(served_before):
     """Fitted on a liar's labels, signed by the gateway; and nobody labels anything any more."""
     rows, labels = world(500)
     good, rig = fitted(rows, labels), Rig.make()
@@ -61,7 +61,7 @@ def test_a_doubted_model_is_not_served_however_short_the_nodes_own_record_is():
     assert rig.node.status(40_000).degraded != ()
 
 
-def test_a_good_model_is_doubted_for_what_its_new_sensor_had_not_said_yet():
+def test_a_good_model_is_not_doubted_for_what_its_new_sensor_had_not_said_yet():
     """Two sensors die, a new one tells all: of old instances the model knows next to nothing."""
     rows, labels = world(400)
     rig = Rig.make()
@@ -79,7 +79,7 @@ def test_a_good_model_is_doubted_for_what_its_new_sensor_had_not_said_yet():
     assert rig.node.status(20_000).degraded == ()
 
 
-def test_a_doubted_model_that_labels_speak_for_is_never_served():
+def test_a_doubted_model_is_served_once_labels_speak_for_it():
     """The world has turned round, and the gateway was the first to know."""
     rows, labels = world(500)
     turned = [CLASSES[(CLASSES.index(label) + 1) % 3] for label in labels]
@@ -92,7 +92,7 @@ def test_a_doubted_model_that_labels_speak_for_is_never_served():
     assert rig.node.state.doubted is None
 
 
-def test_kept_instances_come_back_otherwise():
+def test_kept_instances_come_back_as_they_were():
     """Sensors that come and go between labels, and more labels than are kept."""
     trial, rng = Trial(), np.random.default_rng(1)
     for n in range(KEPT + 9):

@@ -13,10 +13,10 @@ from random import Random
 import pytest
 from support.store_life import SMALL, state_after
 
+from edge_opid import log
 from edge_opid.link import Will
 from edge_opid.node.actions import Append, Commit, Publish, Release
-from edge_opid.service import log
-from edge_opid.service.loop import RETRY_MS, NodeLoop, SteadyClock
+from edge_opid.service.loop import NodeLoop, SteadyClock
 from edge_opid.service.notify import Systemd, read_status
 from edge_opid.store import Store
 from edge_opid.testing import MemoryBroker, MemoryLink
@@ -89,7 +89,13 @@ class FakeNode:  # its methods take what `Node`'s take
         return {"in/#": 1}
 
     def status(self, now_ms, online=True):
-        return Status(online, 1, 2, now_ms, {"readings": len(self.history)})
+        return Status(
+            online=online,
+            layout_version=1,
+            model_version=2,
+            time_ms=now_ms,
+            counts={"readings": len(self.history)},
+        )
 
     def _called(self, what):
         self.calls[what.split()[0]] += 1
@@ -258,7 +264,7 @@ def test_a_disk_that_refuses_is_asked_once_a_second():
     world.disk.fail = full
     world.send(b"1", b"2")
     world.rounds(101, seconds=0.05)
-    assert world.node.calls["commit_failed"] == 1 + 5_000 // RETRY_MS
+    assert world.node.calls["commit_failed"] == 6  # at once, and after each of five seconds
 
 
 def test_when_nothing_more_can_wait_in_memory_the_broker_keeps_it():
@@ -427,7 +433,7 @@ def test_the_end_of_a_connection_is_told_before_the_next_ones_messages():
     assert world.link.counters.acks_stale == 0
 
 
-def test_what_the_node_says_of_itself_is_in_no_log(caplog):
+def test_what_the_node_says_of_itself_is_logged_and_counted(caplog):
     """A doubted model, or codes in a warm-up: whoever reads only the log should know."""
     logging.getLogger("edge_opid").propagate = True
     world = World()
@@ -544,10 +550,22 @@ def test_systemd_hears_ready_alive_and_stopping(tmp_path, monkeypatch):
     assert heard == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
-def test_a_watchdog_meant_for_another_process_is_left_alone():
-    notify = Systemd({"NOTIFY_SOCKET": "@absent", "WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"})
-    notify.alive(0)
-    notify.ready()
+def test_a_watchdog_meant_for_another_process_is_never_fed(tmp_path, monkeypatch):
+    """The variables of the parent are inherited: fed by a child, a hung parent would live on."""
+    monkeypatch.chdir(tmp_path)
+    inherited = {"NOTIFY_SOCKET": "notify", "WATCHDOG_USEC": "3000000"}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind("notify")
+        systemd.setblocking(False)
+        for watched in (os.getppid(), os.getpid()):
+            notify = Systemd({**inherited, "WATCHDOG_PID": str(watched)})
+            notify.alive(0)
+            notify.alive(60_000)
+            notify.stopping()
+        heard = [systemd.recv(100) for _ in range(4)]
+        with pytest.raises(BlockingIOError):
+            systemd.recv(100)
+    assert heard == [b"STOPPING=1", b"WATCHDOG=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
 def test_a_log_line_holds_what_happened_and_no_secret(tmp_path):

@@ -95,7 +95,8 @@ def check_report(folder: Path, shown: str, broker: str) -> None:
     assert not list((folder / "temporary").iterdir())
 
 
-def test_the_demo_on_mosquitto(tmp_path):
+def test_the_demo_runs_on_mosquitto_and_leaves_nothing_behind(tmp_path):
+    """As most people start it."""
     find_mosquitto()
     demo = start(tmp_path, *SHORT, "--live")
     shown, trouble = demo.communicate(timeout=WAIT_S)
@@ -104,7 +105,8 @@ def test_the_demo_on_mosquitto(tmp_path):
     assert left_behind(tmp_path) == []
 
 
-def test_the_demo_without_a_broker_installed(tmp_path):
+def test_the_demo_runs_without_a_broker_installed(tmp_path):
+    """The embedded broker takes the place of mosquitto."""
     needs_amqtt()
     demo = start(tmp_path, *SHORT, "--broker", "embedded")
     shown, trouble = demo.communicate(timeout=WAIT_S)
@@ -146,7 +148,8 @@ def retained(broker: Mosquitto, folder: Path) -> list[str]:
 
 @pytest.mark.skipif(not HAS_PROC, reason="only /proc tells who is left")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_leaves_processes_behind(tmp_path, number):
+def test_an_interrupted_demo_leaves_no_process_behind(tmp_path, number):
+    """Ctrl-C, or `kill`, in the middle of it."""
     find_mosquitto()
     demo = start(tmp_path, "rolling_replacement", "--nodes", "2", "--live")
     until_it_reads(demo)
@@ -160,7 +163,8 @@ def test_an_interrupted_demo_leaves_processes_behind(tmp_path, number):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends orphans")
-def test_a_killed_demo_leaves_processes_behind(tmp_path):
+def test_a_killed_demo_leaves_no_process_behind(tmp_path):
+    """`kill -9`: it cannot tidy up itself."""
     find_mosquitto()
     demo = start(tmp_path, "rolling_replacement", "--nodes", "2", "--live")
     until_it_reads(demo)
@@ -172,7 +176,8 @@ def test_a_killed_demo_leaves_processes_behind(tmp_path):
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def test_mosquitto_is_hidden_and_nothing_takes_its_place(tmp_path, monkeypatch):
+def test_without_mosquitto_the_embedded_broker_takes_its_place(tmp_path, monkeypatch):
+    """Nobody has installed it."""
     needs_amqtt()
     monkeypatch.setattr(live_broker, "find_mosquitto", lambda: None)
     with Children(tmp_path) as children:
@@ -181,7 +186,8 @@ def test_mosquitto_is_hidden_and_nothing_takes_its_place(tmp_path, monkeypatch):
     assert children.all == []
 
 
-def test_a_process_that_ends_by_itself_is_not_noticed(tmp_path):
+def test_a_process_that_ends_by_itself_is_reported_with_its_last_words(tmp_path):
+    """A child that dies would otherwise be waited for."""
     with Children(tmp_path) as children:
         child = children.start("quitter", [sys.executable, "-c", "print('out of paper'); exit(3)"])
         child.process.wait(WAIT_S)
@@ -189,7 +195,8 @@ def test_a_process_that_ends_by_itself_is_not_noticed(tmp_path):
             children.check()
 
 
-def test_a_process_that_does_not_listen_is_waited_for(tmp_path, monkeypatch):
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
+    """A child that ignores SIGTERM would keep the demo from ending."""
     monkeypatch.setattr("firmware_sim.live.processes.STOP_S", 0.5)
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(600)"
     with Children(tmp_path) as children:

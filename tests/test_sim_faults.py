@@ -87,7 +87,7 @@ def let_it_out(monkeypatch: Patch) -> None:
         step()
         return True
 
-    monkeypatch.setattr(Source, "_survives", raising)
+    monkeypatch.setattr(Source, "_try", raising)
 
 
 def say_nothing(monkeypatch: Patch) -> None:

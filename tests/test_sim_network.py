@@ -246,7 +246,7 @@ def test_faults_can_be_written_down_and_read_back() -> None:
         assert all(fault.at_ms + fault.for_ms <= 9_000 for fault in faults)
 
 
-@pytest.mark.parametrize("needed", [(), (0,), (7,), (2, 9), (0, 5, 9)])
+@pytest.mark.parametrize("needed", [(), (0,), (7,), (2, 9), (0, 5, 9)], ids=str)
 def test_shrinking_keeps_what_is_needed_and_nothing_else(needed: tuple[int, ...]) -> None:
     """Wherever in the list it stands; and the search ends."""
     tries = []

@@ -35,7 +35,7 @@ def play(path, nodes=None, **options):
     return Player(read_recording(path), nodes, **({"time": "when"} | options))
 
 
-def test_a_csv_file_arrives_otherwise_than_it_was_written(attic):
+def test_a_csv_file_arrives_as_it_was_written(attic):
     """Dates in three spellings, an empty cell and NaN as dropouts, an unused column of words."""
     played = list(play(attic, label="people", classes={"0": "empty", "2": "full"}))
     assert played == [
@@ -45,7 +45,8 @@ def test_a_csv_file_arrives_otherwise_than_it_was_written(attic):
     ]
 
 
-def test_an_npz_file_arrives_otherwise_than_it_was_written(tmp_path):
+def test_an_npz_file_arrives_as_it_was_written(tmp_path):
+    """Rows out of order, NaN as a dropout, a missing label, an array that is not ours."""
     np.savez(
         tmp_path / "a.npz",
         X=np.array([[1.5, np.nan], [2.5, 4.0]], dtype=np.float32),
@@ -63,7 +64,8 @@ def test_an_npz_file_arrives_otherwise_than_it_was_written(tmp_path):
     assert player.nodes == {"n1": ("s1", "s2")}
 
 
-def test_columns_without_names_cannot_be_used(tmp_path):
+def test_columns_without_names_are_numbered(tmp_path):
+    """An array without `feature_names`, as many data sets are."""
     np.savez(tmp_path / "a.npz", train=np.arange(6).reshape(2, 3))
     recording = read_recording(tmp_path / "a.npz", values="train")
     assert recording.columns == ("x0", "x1", "x2")
@@ -75,7 +77,7 @@ def test_columns_without_names_cannot_be_used(tmp_path):
     times=st.lists(st.integers(-1000, 1000), min_size=1, max_size=20),
     gaps=st.sets(st.integers(0, 19)),
 )
-def test_instances_come_out_of_order_or_are_lost(times, gaps):
+def test_every_instance_comes_once_in_the_order_of_time(times, gaps):
     """Sorted by time, equal times as they stand, from 0 on; a row without a value is none."""
     cells = ["" if row in gaps else str(row) for row in range(len(times))]
     recording = Recording("r", {"at": times, "v": cells})
@@ -86,7 +88,7 @@ def test_instances_come_out_of_order_or_are_lost(times, gaps):
     ]
 
 
-def test_a_loop_ends_or_runs_into_itself(attic):
+def test_a_loop_goes_on_one_step_after_its_end(attic):
     """The second round begins one usual step after the first has ended; without loop it ends."""
     player = play(attic, {"n1": {"co2": "c"}, "n2": {"temp": "t", "co2": "c"}}, loop=True)
     times = [played.time_s for played in islice(player, 15)]
@@ -96,9 +98,12 @@ def test_a_loop_ends_or_runs_into_itself(attic):
     assert len(list(play(attic))) == len(list(play(attic, time=None, period_s=0.5)))
 
 
-def test_a_player_can_be_played_once_only(attic):
+def test_a_player_can_be_played_again(attic):
+    """An iterator would be empty the second time."""
     player = play(attic)
-    assert list(player) == list(player)
+    first = list(player)
+    assert len(first) == 3
+    assert list(player) == first
 
 
 # -- mistakes ------------------------------------------------------------------------------------
@@ -125,12 +130,14 @@ def test_a_player_can_be_played_once_only(attic):
         ),
     ],
 )
-def test_a_mistake_is_played(attic, options, sentence):
+def test_a_mistake_in_the_options_is_refused_in_one_sentence(attic, options, sentence):
+    """A column that is not there, a label without a class, a period of nothing."""
     with pytest.raises(RecordingError, match=sentence):
         play(attic, **options)
 
 
-def test_a_sensor_has_a_name_that_no_topic_can_carry(attic):
+def test_a_sensor_name_that_no_topic_can_carry_is_refused(attic):
+    """A slash in it would open another topic."""
     with pytest.raises(WireError, match="sensor of node 'n1' must be 1 to 32"):
         play(attic, {"n1": {"temp": "attic/temp"}})
 
@@ -147,14 +154,16 @@ def test_a_sensor_has_a_name_that_no_topic_can_carry(attic):
         ("a\n\xff\n", "cannot read"),
     ],
 )
-def test_a_broken_csv_file_is_read_as_far_as_it_goes(tmp_path, text, sentence):
+def test_a_broken_csv_file_is_refused_with_its_mistake(tmp_path, text, sentence):
+    """Read as far as it goes, it would be another recording."""
     path = tmp_path / "broken.csv"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(RecordingError, match=sentence):
         read_recording(path).numbers("a")
 
 
-def test_a_broken_npz_file_is_read_as_far_as_it_goes(tmp_path):
+def test_a_broken_npz_file_is_refused_with_its_mistake(tmp_path):
+    """Cut off, of another format, or with pickled objects, which can run anything."""
     path = tmp_path / "broken.npz"
     for content in (b"", b"PK\x03\x04 and no more", b"something else"):
         path.write_bytes(content)
@@ -175,7 +184,8 @@ def test_a_broken_npz_file_is_read_as_far_as_it_goes(tmp_path):
         read_recording(path)
 
 
-def test_a_file_of_another_kind_or_none_is_taken(tmp_path):
+def test_a_file_of_another_kind_or_none_is_refused(tmp_path):
+    """A spreadsheet, and a name with a typing error."""
     with pytest.raises(RecordingError, match=r"must be a file of \['.csv', '.npz'\], got '.xlsx'"):
         read_recording(tmp_path / "a.xlsx")
     with pytest.raises(RecordingError, match="cannot read"):
@@ -185,7 +195,7 @@ def test_a_file_of_another_kind_or_none_is_taken(tmp_path):
 # -- real data -----------------------------------------------------------------------------------
 
 
-def test_a_real_star_network_does_not_drive_seven_nodes(data_folder):
+def test_a_real_star_network_drives_its_seven_nodes(data_folder):
     """Room occupancy: S1 to S7 are seven nodes, all 10,129 rows, in the order of their time."""
     recording = read_recording(data_folder / "room_occupancy.npz")
     sensors = [name for name in recording.columns if name not in ("y", "t")]

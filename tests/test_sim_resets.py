@@ -79,6 +79,18 @@ def left_behind(job: Job, numbers: list[int], **other) -> None:
         ([1, 2, 3, 4, 5], {"label": None}, 0, 0, READINGS, 1),
         ([1, 2, 3, 4, 5], {"boot": BOOT + 1}, READINGS, 0, READINGS, 1),
     ],
+    ids=[
+        "well",
+        "one missing",
+        "last missing",
+        "all missing",
+        "one twice",
+        "one twice for one missing",
+        "out of order",
+        "given up",
+        "without label",
+        "of another boot",
+    ],
 )
 def test_the_judge_counts_what_is_wrong(tmp_path, numbers, other, lost, twice, strange, unlike):
     """Readings that are missing, repeated, in another order or altered, each under its name."""
@@ -99,7 +111,9 @@ def test_a_journal_without_its_beginning_is_not_judged(tmp_path):
         judge(job, 0, {"boot": BOOT, "sent": READINGS})
 
 
-@pytest.mark.parametrize("given", [["--nodes", "0"], ["--seconds", "3600"], ["--rate", "0"]])
+@pytest.mark.parametrize(
+    "given", [["--nodes", "0"], ["--seconds", "3600"], ["--rate", "0"]], ids=" ".join
+)
 def test_a_run_that_could_not_be_judged_is_not_begun(given, capsys):
     """Nobody, nothing, or more than a journal holds: an error of whoever typed it."""
     with pytest.raises(SystemExit, match="2"):

@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_opid.config.schema import ConfigError
+from edge_opid.errors import ConfigError
 from firmware_sim.__main__ import main
 from firmware_sim.chaos.faults import CARDS
 from firmware_sim.scenario.report import Report
 from firmware_sim.scenario.rivals import (
     BEST,
     RESTARTED,
-    RHO,
     RIVALS,
     ZERO_FILLING,
     Restarted,
@@ -73,25 +72,29 @@ def changing() -> Script:
 # --- the files ------------------------------------------------------------------------------------
 
 
-def test_a_scenario_is_missing():
+def test_every_scenario_is_shipped():
+    """A file left out of the package would be missed by whoever installs it."""
     assert tuple(shipped()) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_does_not_say_in_plain_words_what_it_is(name):
+def test_every_scenario_says_in_its_first_line_what_it_is(name):
+    """`opid-sim list` prints that line."""
     first, empty = shipped()[name].read_text().splitlines()[:2]
     assert first.startswith("# ")
     assert first.endswith(".")
     assert empty == "#"
 
 
-def test_the_page_about_scenarios_shows_one_that_cannot_be():
+def test_the_example_in_the_documentation_is_a_valid_scenario():
+    """Whoever copies it from docs/scenarios.md must not get an error."""
     page = (Path(__file__).parents[1] / "docs" / "scenarios.md").read_text()
     (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert len(parse_scenario(example).events) == 2
 
 
-def test_an_operator_writes_all_or_a_list():
+def test_an_event_is_for_all_nodes_or_for_those_in_its_list():
+    """`"all"` is a word where a list is expected."""
     event = '[[events]]\nat = 5\ndo = "retire"\nsensor = "co"\nnodes = '
     assert parse_scenario(f'{HEAD}{event}"all"\n').events[0].nodes == ()
     named = parse_scenario(f'{HEAD}{event}["n2"]\n')
@@ -157,7 +160,8 @@ def test_the_last_sensor_of_a_node_cannot_go():
         parse_scenario(HEAD + gone)
 
 
-def test_events_stand_in_another_order_than_that_of_time():
+def test_events_out_of_the_order_of_time_are_refused():
+    """Sorted silently, the file would say something else than what happens."""
     two = "".join(
         f'[[events]]\nat = {at}\ndo = "retire"\nsensor = "{role}"\n'
         for at, role in ((9, "co"), (5, "pm25"))
@@ -185,7 +189,8 @@ def test_a_fault_that_cannot_happen_is_told(fault, complaint):
     assert complaint in str(found.value)
 
 
-def test_fewer_nodes_lose_what_would_happen_to_the_others():
+def test_with_fewer_nodes_only_their_own_events_are_left():
+    """An event of a node that is not there would end the run."""
     found = load_scenario("silent_death", nodes=1)
     assert [event.sensor for event in found.events] == ["soil-b", "light"]
     with pytest.raises(ConfigError, match=r"with 0 nodes: scenario\.nodes must be from 1"):
@@ -195,7 +200,8 @@ def test_fewer_nodes_lose_what_would_happen_to_the_others():
 # --- the script -----------------------------------------------------------------------------------
 
 
-def test_what_is_said_depends_on_who_asks_first(changing):
+def test_what_is_said_does_not_depend_on_who_asks_first(changing):
+    """Asked backwards by another script of the same seed."""
     again = Script(changing.scenario, seed=5)
     places = [(node, place) for place in range(0, 160, 7) for node in changing.nodes]
     backwards = {each: again.instance(*each) for each in reversed(places)}
@@ -203,7 +209,8 @@ def test_what_is_said_depends_on_who_asks_first(changing):
     assert Script(changing.scenario, seed=6).instance("n1", 3) != changing.instance("n1", 3)
 
 
-def test_a_sensor_speaks_before_or_after_its_life(changing):
+def test_a_sensor_speaks_only_during_its_life(changing):
+    """At the moments of both changes, and at every reading between them."""
     for place in range(changing.scenario.readings):
         alive = {sensor.id for sensor in changing.alive("n1", place)}
         assert set(changing.instance("n1", place).values) <= alive
@@ -233,26 +240,28 @@ def test_nobody_announces_a_silent_death():
 # --- the rivals -----------------------------------------------------------------------------------
 
 
-def test_a_rival_learns_before_it_is_asked(changing):
+def test_a_rival_is_asked_before_it_learns(changing):
     """Without any reading learned, all scores are 0 and the first class is the answer."""
     guesses = Rivals(changing).step(0)
     assert guesses == {n: dict.fromkeys(RIVALS, changing.classes[0]) for n in changing.nodes}
 
 
-def test_the_ridge_is_not_that_of_all_rows_so_far():
+def test_the_ridge_is_that_of_all_rows_so_far():
+    """A direct solve, on the columns that are still alive."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(50, 3)), rng.integers(0, 3, 50)
     ridge = Ridge("abc", classes=3)
     for row, truth in zip(X, y, strict=True):
         ridge.learn(dict(zip("abc", row, strict=True)), int(truth))
     A = np.column_stack([X[:, [0, 2]], np.ones(50)])  # b is dead
-    W = np.linalg.solve(A.T @ A + RHO * np.eye(3), A.T @ np.eye(3)[y])
+    W = np.linalg.solve(A.T @ A + np.eye(3), A.T @ np.eye(3)[y])
     for probe in rng.normal(size=(20, 2)):
         expected = int((np.append(probe, 1.0) @ W).argmax())
         assert ridge.guess({"a": probe[0], "c": probe[1]}, ["a", "c"]) == expected
 
 
-def test_a_restarted_model_remembers(changing):
+def test_a_restarted_model_remembers_nothing_of_before_the_change(changing):
+    """Even of a label that comes late, for a sensor that is gone."""
     model = Restarted(changing, "n1")
     for place in range(60):
         instance = changing.instance("n1", place)
@@ -287,13 +296,15 @@ def scored(script: Script, served: str) -> Score:
 
 
 @pytest.mark.parametrize(("served", "share"), [(RESTARTED, 0.0), (BEST, 1.0)])
-def test_the_ends_of_the_way_are_elsewhere(changing, served, share):
+def test_the_way_leads_from_the_restarted_rival_to_the_best_one(changing, served, share):
+    """Were the one served, the share of the way would be 0; the other, 1."""
     score = scored(changing, served)
     assert score.share_of_the_way() == pytest.approx(share)
     assert score.missing == 0
 
 
-def test_readings_after_the_next_change_are_counted(changing):
+def test_readings_count_for_the_last_change_before_them_alone(changing):
+    """Two changes closer together than the stretch that is counted."""
     first, second = scored(changing, BEST).after_changes()
     told = {node: [changing.instance(node, p).known for p in range(160)] for node in changing.nodes}
     assert first.readings == sum(sum(known[60:120]) for known in told.values())
@@ -301,7 +312,8 @@ def test_readings_after_the_next_change_are_counted(changing):
     assert (first.words, second.words) == ("current → flow", "vib-x → another make")
 
 
-def test_a_report_has_no_room_for_what_nobody_knows(changing, tmp_path):
+def test_a_report_of_nothing_says_that_it_knows_nothing(changing, tmp_path):
+    """Not one reading was played: NaN is no JSON, and 0 would be a lie."""
     report = Report("nothing was played", Score(changing))
     assert math.isnan(report.share())
     written = {path.suffix for path in report.write(tmp_path, "empty")}
@@ -315,7 +327,8 @@ def test_a_report_has_no_room_for_what_nobody_knows(changing, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_scenario_ends_without_agreement(name):
+def test_every_scenario_ends_in_agreement(name):
+    """Each shipped scenario, faults included, in a small run."""
     scenario = small(name)
     played = play(scenario, seed=3, fit=cheap_attempt)
     assert played.outcome.broken is None
@@ -330,7 +343,8 @@ def test_a_scenario_ends_without_agreement(name):
     assert min(played.layouts.values()) > 1
 
 
-def test_one_seed_lives_twice_and_differently():
+def test_one_seed_always_lives_the_same_life():
+    """Without that, no failure could be looked at twice."""
     scenario = small("brown_out").shortened(50)
     first, again, other = (play(scenario, seed, fit=cheap_attempt) for seed in (4, 4, 5))
     assert first.outcome.digest == again.outcome.digest != other.outcome.digest
@@ -340,7 +354,8 @@ def test_one_seed_lives_twice_and_differently():
 # --- the command line -----------------------------------------------------------------------------
 
 
-def test_the_list_leaves_a_scenario_out(capsys):
+def test_the_list_names_every_scenario(capsys):
+    """`opid-sim list`, as a person meets it."""
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(NAMES)
@@ -372,6 +387,7 @@ def test_a_mistake_of_the_operator_is_one_sentence(given, complaint, capsys, tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_a_soak_of_two_seeds(capsys):
+def test_a_soak_says_how_many_seeds_ran_and_failed(capsys):
+    """Two seeds, in one process."""
     assert main(["soak", "--seeds", "2", "--workers", "1"]) == 0
     assert "2 seeds, 0 failed" in capsys.readouterr().out

@@ -64,7 +64,7 @@ models = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(model=models, seed=st.integers(0, 2**40), start=st.floats(0, 1e6))
-def test_readings_one_by_one_differ_from_those_of_a_block(model, seed, start):
+def test_readings_one_by_one_are_those_of_a_block(model, seed, start):
     """To the bit, whatever the model, and across blocks of chance."""
     truths = moments(120, start, 2.0 * model.period_s)
     one, many = (SimulatedSensor(model, seed, "s", start - 20.0) for _ in range(2))
@@ -73,7 +73,7 @@ def test_readings_one_by_one_differ_from_those_of_a_block(model, seed, start):
 
 @settings(max_examples=30, deadline=None)
 @given(model=models, order=st.permutations(range(40)))
-def test_asking_in_another_order_gives_another_reading(model, order):
+def test_asking_in_another_order_gives_the_same_readings(model, order):
     """All but a value that froze where nobody said it would: that one depends on who asks first."""
     model = replace(model, stuck_at=85.0)
     truths = moments(40, BLOCK - 20.0, model.period_s)
@@ -83,7 +83,8 @@ def test_asking_in_another_order_gives_another_reading(model, order):
     )
 
 
-def test_two_sensors_share_their_noise():
+def test_no_two_sensors_share_their_noise():
+    """Two nodes, two seeds, and a successor in the same place."""
     noisy = replace(PLAIN, noise=1.0)
     truths = moments(500)
     entry = Catalogued("temp-1", "temp", "°C", noisy)
@@ -102,7 +103,8 @@ def test_two_sensors_share_their_noise():
 # -- one fault at a time -------------------------------------------------------------------------
 
 
-def test_a_perfect_sensor_is_not_perfect():
+def test_a_perfect_sensor_reads_gain_offset_and_cross_sensitivity_exactly():
+    """Everything that is set to zero must do nothing."""
     model = SensorModel(quantity="temp", gain=2.0, offset=-3.0, cross={"wet": 10.0})
     truths = moments(11)
     assert read_all(SimulatedSensor(model, 1), truths).tolist() == pytest.approx(
@@ -111,32 +113,36 @@ def test_a_perfect_sensor_is_not_perfect():
     assert model.clean().of({"temp": 20.0}) == 37.0
 
 
-def test_noise_is_stronger_or_weaker_than_the_data_sheet_says():
+def test_noise_is_as_strong_as_the_data_sheet_says():
     """20,000 readings: the deviation within 4 standard errors, and no memory."""
     found = SimulatedSensor(replace(PLAIN, noise=0.5), 3).read_block(moments(20_000)) - 20.0
     assert found.std() == pytest.approx(0.5, abs=4 * 0.5 / 40_000**0.5)
     assert abs(np.corrcoef(found[1:], found[:-1])[0, 1]) < 4 / 20_000**0.5
 
 
-def test_drift_counts_from_the_beginning_of_time_instead_of_the_installation():
+def test_drift_counts_from_the_installation():
+    """A sensor installed on the third day would otherwise be born old."""
     sensor = SimulatedSensor(replace(PLAIN, drift_per_day=0.5), 1, "s", installed_s=3 * DAY_S)
     assert sensor.read_block(moments(3, 3 * DAY_S, 5 * DAY_S)).tolist() == [20.0, 22.5, 25.0]
 
 
-def test_steps_and_range_are_not_kept():
+def test_steps_and_range_are_kept():
+    """Noise far wider than the range."""
     model = replace(PLAIN, noise=3.0, quantum=0.25, low=18.0, high=22.0)
     found = SimulatedSensor(model, 1).read_block(moments(1000))
     assert (found.min(), found.max()) == (18.0, 22.0)
     assert np.array_equal(found * 4, np.rint(found * 4))
 
 
-def test_readings_drop_out_more_often_than_they_should():
+def test_readings_drop_out_as_often_as_they_should():
+    """10,000 readings, within 4 standard errors."""
     found = SimulatedSensor(replace(PLAIN, dropout=0.1), 1).read_block(moments(10_000))
     assert np.isnan(found).mean() == pytest.approx(0.1, abs=4 * (0.09 / 10_000) ** 0.5)
     assert (found[~np.isnan(found)] == 20.0).all()
 
 
-def test_a_spike_goes_one_way_only_or_has_another_size():
+def test_spikes_go_both_ways_and_have_their_size():
+    """10,000 readings, of which one in twenty is a spike."""
     model = replace(PLAIN, spike=0.05, spike_size=7.0)
     values, counts = np.unique(
         SimulatedSensor(model, 1).read_block(moments(10_000)), return_counts=True
@@ -145,7 +151,7 @@ def test_a_spike_goes_one_way_only_or_has_another_size():
     assert (counts[[0, 2]] / 10_000).tolist() == pytest.approx([0.025, 0.025], abs=0.0063)
 
 
-def test_a_frozen_sensor_moves():
+def test_a_frozen_sensor_does_not_move():
     """Each frozen stretch is one value, as long as it says, and the truth comes back after it."""
     model = replace(PLAIN, cross={"wet": 1.0}, stuck=0.003, stuck_s=50.0)
     truths = moments(BLOCK)
@@ -161,19 +167,21 @@ def test_a_frozen_sensor_moves():
     assert (stuck != 85.0).any()
 
 
-def test_frozen_values_are_remembered_without_end():
+def test_only_the_last_frozen_values_are_remembered():
+    """A sensor that freezes at every fifth reading, for hours."""
     sensor = SimulatedSensor(replace(PLAIN, noise=1.0, stuck=0.2, stuck_s=1.0), 1)
     sensor.read_block(moments(20_000))
-    assert len(sensor._held) <= 64
+    assert 0 < len(sensor._held) <= 64
 
 
-def test_a_cold_sensor_is_right_at_once_or_never():
+def test_a_cold_sensor_is_right_once_it_is_warm():
+    """Its error fades in a straight line from the installation on."""
     model = replace(PLAIN, warm_up_s=100.0, cold_offset=8.0)
     sensor = SimulatedSensor(model, 1, "s", installed_s=1000.0)
     assert sensor.read_block(moments(4, 1000.0, 50.0)).tolist() == [28.0, 24.0, 20.0, 20.0]
 
 
-def test_a_sensor_speaks_before_its_birth_or_after_its_death():
+def test_a_sensor_speaks_only_between_its_birth_and_its_death():
     """To the moment, also between two conversions."""
     sensor = SimulatedSensor(replace(PLAIN, life_s=10.0), 1, "s", installed_s=5.5)
     found = [sensor.read(Truth(t, {"temp": 20.0}), t) for t in (5.4, 5.5, 5.6, 15.4, 15.5, 1e9)]
@@ -181,7 +189,7 @@ def test_a_sensor_speaks_before_its_birth_or_after_its_death():
     assert sensor.dies_s == 15.5
 
 
-def test_a_fading_battery_ends_at_a_stroke():
+def test_a_fading_battery_loses_more_and_more_readings():
     """Nothing is lost before it fades, a quarter in the first half of it, and most of the rest."""
     model = replace(PLAIN, life_s=10_000.0, fading_s=4_000.0)
     lost = np.isnan(SimulatedSensor(model, 1).read_block(moments(10_000)))
@@ -190,7 +198,7 @@ def test_a_fading_battery_ends_at_a_stroke():
     assert lost[8_000:].mean() == pytest.approx(0.75, abs=0.05)
 
 
-def test_readings_within_one_conversion_differ():
+def test_readings_within_one_conversion_are_the_same():
     """A sensor that converts every 10 s has one error for them; the next has another."""
     sensor = SimulatedSensor(replace(PLAIN, noise=1.0, period_s=10.0), 1)
     found = sensor.read_block(moments(30))
@@ -203,7 +211,7 @@ def test_readings_within_one_conversion_differ():
 
 @settings(max_examples=50, deadline=None)
 @given(model=models, seed=st.integers(0, 2**40))
-def test_another_make_is_the_same_make_or_a_useless_one(model, seed):
+def test_another_make_differs_and_is_about_as_good(model, seed):
     """Other gain, offset, noise and quantum; signal to noise within a factor of two."""
     new = replacement(model, seed)
     assert new.quantity == model.quantity
@@ -218,7 +226,7 @@ def test_another_make_is_the_same_make_or_a_useless_one(model, seed):
     assert new == replacement(model, seed)
 
 
-def test_a_successor_comes_with_the_old_data_sheet():
+def test_a_successor_comes_with_a_data_sheet_of_its_own():
     """The same truth lies as many scales from the reference as before."""
     model = SensorModel(quantity="temp", gain=-2.0, offset=100.0, noise=0.5)
     old = Catalogued("temp-1", "temp", "mV", model, reference=60.0, scale=10.0)
@@ -251,18 +259,21 @@ def test_a_successor_comes_with_the_old_data_sheet():
         ({"low": 5.0, "high": 5.0}, "low must be below high = 5, got 5.0"),
     ],
 )
-def test_an_impossible_model_is_built(fault, sentence):
+def test_an_impossible_model_is_refused(fault, sentence):
+    """Numbers that are not finite, out of range, or contradict each other."""
     with pytest.raises(WorldError, match=f"sensor model for 'temp': {sentence}"):
         SensorModel(**{"quantity": "temp", **fault})
 
 
-def test_a_sensor_in_the_wrong_world_says_only_a_key():
+def test_a_sensor_in_the_wrong_world_says_what_it_misses():
+    """A bare KeyError would name neither the sensor nor the world."""
     sensor = SimulatedSensor(SensorModel(quantity="ph"), 1, "pond-1")
     with pytest.raises(WorldError, match=r"sensor 'pond-1' sees 'ph', .* has only \['temp'\]"):
         sensor.read(Truth(0.0, {"temp": 20.0}), 0.0)
 
 
-def test_a_catalogue_entry_is_half_known_or_cannot_be_counted_on():
+def test_a_catalogue_entry_that_is_half_known_or_not_numbered_is_refused():
+    """A reference without a scale; a name that no successor can follow."""
     with pytest.raises(WorldError, match="'t-1' must have reference and scale or neither"):
         Catalogued("t-1", "temp", "°C", PLAIN, reference=20.0)
     with pytest.raises(WorldError, match="sensor 'attic' must end in a number"):

@@ -71,7 +71,7 @@ def test_every_reading_of_the_week_is_acknowledged_once(lived) -> None:
         assert sent.acknowledged == sent.arrived.last
 
 
-def test_week_has_what_a_week_has(lived) -> None:
+def test_week_has_deaths_births_power_cuts_and_late_labels(lived) -> None:
     """Deaths, births, power cuts, snapshots, late labels: a calm run would show nothing."""
     fleet, _ = lived
     seen: Counter[str] = Counter()
@@ -131,7 +131,7 @@ def chronicle() -> tuple[Chronicle, SentBy, list[bytes]]:
     ("index", "end", "promise"),
     [(9, 20, "committed record lost"), (10, 19, "committed record lost"), (12, 20, None)],
 )
-def test_record_is_missed_although_it_was_forgotten(index: int, end: int, promise) -> None:
+def test_record_is_missed_only_where_no_snapshot_covers_it(index: int, end: int, promise) -> None:
     """A node that begins before what two snapshots cover has lost them both."""
     made, _, records = chronicle()
     if promise is None:
@@ -167,7 +167,7 @@ def test_lost_reading_may_be_told_again() -> None:
         sent.numbered(ReadingNumber(7, 1), ({"vib-x": 1.0}, None))
 
 
-def test_runs_and_ticks_are_sets() -> None:
+def test_runs_and_ticks_answer_as_sets_do() -> None:
     """The same answers as sets of numbers, from one entry a boot and one bit a reading."""
     taken, arrived, plain = Runs(), Runs(), set()
     for boot, count in ((7, 5), (9, 3)):

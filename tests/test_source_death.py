@@ -20,7 +20,7 @@ def ended(*_: object) -> str:
 
 def test_source_whose_link_thread_ended_says_so(tmp_path: Path, monkeypatch) -> None:
     """`send` went on succeeding, nothing was sent, and nothing said so."""
-    monkeypatch.setattr(Versions, "next", ended)
+    monkeypatch.setattr(Versions, "choose", ended)
     broker = MqttOptions(client_id="box", host="127.0.0.1", port=1)
     with connect("farm", "n1", "box", folder=tmp_path, broker=broker) as source:
         deadline = time.monotonic() + PATIENCE_S

@@ -240,15 +240,15 @@ def test_bug_in_a_turn_does_not_end_the_thread(
     """A MemoryError, or any mistake of ours, is logged with its trace; the next turn goes on."""
     caplog.set_level(logging.ERROR, "edge_opid")
     with station.source() as source:
-        real, broken = source._window.due, threading.Event()
+        real, broken = source._window.take_due, threading.Event()
 
-        def due(now: float) -> Any:
+        def take_due(now: float) -> Any:
             if not broken.is_set():
                 broken.set()
                 raise MemoryError
             return real(now)
 
-        monkeypatch.setattr(source._window, "due", due)
+        monkeypatch.setattr(source._window, "take_due", take_due)
         number = source.send({"temp": 0.0})
         until(station, source, source.drained)
         assert broken.is_set()

@@ -232,7 +232,7 @@ def test_sync_per_reading_leaves_nothing_to_a_power_cut(
     source.close()
 
 
-def test_thousand_readings_over_mosquitto_with_its_death(tmp_path: Path) -> None:
+def test_thousand_readings_over_mosquitto_survive_its_death(tmp_path: Path) -> None:
     """The broker is killed in the middle and forgets it all; 1,000 readings are applied once."""
     with Mosquitto(tmp_path / "broker") as broker:
         links = [

@@ -17,7 +17,7 @@ def filled(count: int, **options: float) -> ResendWindow:
 
 
 def due(window: ResendWindow, now: float) -> list[int]:
-    return [pending.number.seq for pending in window.due(now)]
+    return [pending.number.seq for pending in window.take_due(now)]
 
 
 def test_silent_node_is_asked_ever_more_seldom_and_with_one_reading() -> None:
@@ -83,11 +83,11 @@ def test_window_has_an_end() -> None:
     assert len(window) == 2
 
 
-def test_refused_by_the_link_is_due_again() -> None:
+def test_reading_refused_by_the_link_is_due_again() -> None:
     """A full link is no loss: the reading is offered again at the next turn."""
     window = filled(3)
-    for pending in window.due(0.0)[1:]:
-        window.not_sent(pending)
+    for pending in window.take_due(0.0)[1:]:
+        window.return_unsent(pending)
     assert due(window, 0.1) == [2, 3]
     assert window.resent == 0
 
@@ -108,7 +108,7 @@ def test_network_that_loses_doubles_and_reorders_is_survived(seed: int) -> None:
         while offered < 300 and window.takes(ReadingNumber(1, offered + 1)):
             offered += 1
             window.add(ReadingNumber(1, offered), b"")
-        for pending in window.due(now):
+        for pending in window.take_due(now):
             for _ in range(dice.choice([0, 1, 1, 2])):
                 flying.append((now + dice.random(), pending.number.seq))
         for arrival in sorted(f for f in flying if f[0] <= now):

@@ -144,7 +144,7 @@ def test_damage_that_the_snapshot_covers_costs_nothing():
     assert life.begin() == ()
 
 
-def test_newest_snapshot_spoilt_loses_nothing():
+def test_spoilt_newest_snapshot_costs_nothing():
     """The older one is used, with the longer journal."""
     life = lived(4)
     name = newest(life, "snapshot")
@@ -154,7 +154,7 @@ def test_newest_snapshot_spoilt_loses_nothing():
     goes_on(life)
 
 
-def test_older_snapshot_spoilt_loses_nothing_either():
+def test_spoilt_older_snapshot_costs_nothing_either():
     """Told at once, not when it is needed; no journal is given up until there are two again."""
     life = lived(4)
     name = life.store._snapshots.kept[0].name
@@ -166,7 +166,7 @@ def test_older_snapshot_spoilt_loses_nothing_either():
     assert begin_damaged(life) == (["quarantined"], 0)
 
 
-def test_only_snapshot_spoilt_starts_again_from_the_first_record():
+def test_spoilt_only_snapshot_means_a_start_from_the_first_record():
     """While there is one snapshot only, the journal reaches back to the beginning."""
     life = Life(TornDisk(), Random(5))
     life.begin()
@@ -177,7 +177,7 @@ def test_only_snapshot_spoilt_starts_again_from_the_first_record():
     assert list(found.records) == life.history
 
 
-def test_both_snapshots_spoilt_starts_empty_and_says_so():
+def test_spoilt_snapshots_both_mean_an_empty_start_that_is_told():
     """Nothing can be applied any more: everything is set aside for a look, and life begins anew."""
     life = lived(6)
     for snapshot in life.store._snapshots.kept:
@@ -221,8 +221,14 @@ def test_later_segment_overrules_what_an_earlier_one_still_holds():
     """A commit that failed may lie at the end of one segment, and another life's in the next."""
     disk = TornDisk()
     made = {
-        SegmentHeader(1, 0, b"nonce  1", 512, 8192): {0: [b"a", b"b"], 2: [b"failed", b"failed"]},
-        SegmentHeader(2, 2, b"nonce  2", 512, 8192): {2: [b"c", b"d"], 4: [b"e"]},
+        SegmentHeader(number=1, first=0, nonce=b"nonce  1", page=512, size=8192): {
+            0: [b"a", b"b"],
+            2: [b"failed", b"failed"],
+        },
+        SegmentHeader(number=2, first=2, nonce=b"nonce  2", page=512, size=8192): {
+            2: [b"c", b"d"],
+            4: [b"e"],
+        },
     }
     for header, groups in made.items():
         segment, tail = Segment(header), header.page
@@ -259,7 +265,9 @@ def test_group_sent_inside_a_record_is_not_taken_for_a_group():
     """Whoever forges the bytes of a frame does not know the nonce of the segment."""
     disk = TornDisk()
     store, _ = Store.open(disk, SMALL)
-    header = SegmentHeader(1, 0, b"guessed!", SMALL.page_bytes, SMALL.segment_bytes)
+    header = SegmentHeader(
+        number=1, first=0, nonce=b"guessed!", page=SMALL.page_bytes, size=SMALL.segment_bytes
+    )
     forged = encode_frame(header, 2, [b"forged"])
     store.append(b"honest")
     store.commit()

@@ -26,7 +26,7 @@ def disk(request, tmp_path):
         yield real
 
 
-def test_contract_of_a_disk(disk):
+def test_real_and_simulated_disk_keep_the_same_contract(disk):
     """A file is made of zeros, written anywhere, read back short at its end, renamed, removed."""
     disk.create("a", 10)
     assert disk.read("a", 0, 100) == bytes(10)

@@ -34,7 +34,7 @@ def commit_one_by_one(store: Store) -> None:
         store.commit()
 
 
-def test_every_operation_fails_once_and_the_next_commit_succeeds():
+def test_whichever_operation_fails_once_the_next_commit_succeeds():
     """Full, read-only or broken at each operation of 300 records: no restart, nothing lost."""
     steps = failing_life(lambda _step: None).disk.step
     for at in range(1, steps + 1):
@@ -48,7 +48,7 @@ def test_every_operation_fails_once_and_the_next_commit_succeeds():
             assert after.begin() == ()
 
 
-def test_broken_for_a_while_then_a_power_cut():
+def test_power_cut_of_a_disk_broken_for_a_while_loses_nothing_committed():
     """Readings keep coming while it fails, then the power goes: what was committed is there."""
     for seed in range(300):
         rng = Random(seed)

@@ -116,8 +116,8 @@ def test_a_journal_given_up_one_snapshot_too_early_would_be_caught(monkeypatch):
         lose_the_newest_snapshot()
 
 
-def test_many_lives_of_one_disk():
-    """Twenty power cuts in a row, at random moments, lose nothing and take no more space."""
+def test_twenty_power_cuts_in_a_row_lose_nothing_and_take_no_more_space():
+    """One disk, cut at random moments, life after life."""
     for seed in range(30):
         rng = Random(seed)
         life = Life(TornDisk(seed), rng)

@@ -62,7 +62,7 @@ def some(request, every):
 
 
 @pytest.mark.parametrize("form", ["layers", "folded"])
-def test_a_runtime_that_computes_something_else(said, some, form):
+def test_a_runtime_computes_what_numpy_does(said, some, form):
     """Float32 scores are NumPy's to 1e-5, every row, whatever order the layout has."""
     for fit in some:
         got = said[f"{fit.name} {form} float32|scores"]
@@ -73,7 +73,8 @@ def test_a_runtime_that_computes_something_else(said, some, form):
 
 
 @pytest.mark.parametrize("form", ["layers", "folded"])
-def test_int8_weights_that_cost_labels(said, some, form):
+def test_int8_weights_cost_hardly_a_label(said, some, form):
+    """Rounded to 256 steps, weights could turn close decisions."""
     for fit in some:
         got, truth = said[f"{fit.name} {form} int8|scores"], fit.scores()
         assert len(truth) >= 300  # or one label would be too large a share

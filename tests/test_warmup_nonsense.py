@@ -46,7 +46,7 @@ def warmed(values, knots=1):
 @pytest.mark.parametrize("codes", CODES, ids=str)
 @pytest.mark.parametrize("name", SENSORS)
 @pytest.mark.parametrize(("n", "bad"), [(200, 11), (200, 50), (50, 3), (50, 12), (32, 8)])
-def test_nonsense_in_the_first_readings_freezes_a_useless_scale(name, codes, n, bad):
+def test_nonsense_in_the_first_readings_has_no_say_in_the_scale(name, codes, n, bad):
     """Up to a quarter of the values, of one code or of several."""
     rng = np.random.default_rng(4)
     clean = SENSORS[name](rng, n)
@@ -61,7 +61,7 @@ def test_nonsense_in_the_first_readings_freezes_a_useless_scale(name, codes, n, 
     assert warmup.aside["s"].startswith(f"s: {bad} of its first {n} values set aside: ")
 
 
-def test_a_contact_with_nonsense_loses_its_ones():
+def test_a_contact_with_nonsense_keeps_its_ones():
     """One in ten, and 65535 in 11 of the first 200: its 1 must be as far from 0 as ever."""
     rng = np.random.default_rng(4)
     clean = OWN["contact"](rng, 200)
@@ -72,7 +72,7 @@ def test_a_contact_with_nonsense_loses_its_ones():
 
 @pytest.mark.parametrize("n", [8, 16, 50, 200])
 @pytest.mark.parametrize("name", OWN)
-def test_what_a_sensor_means_is_set_aside(name, n):
+def test_what_a_sensor_means_is_not_set_aside(name, n):
     """Rests most of the time, has two states, is skewed: of a hundred such sensors, hardly one."""
     found = [
         sensible(np.asarray(OWN[name](np.random.default_rng(seed), n), float))
@@ -82,7 +82,7 @@ def test_what_a_sensor_means_is_set_aside(name, n):
     assert np.mean([kept.all() for kept in found]) >= 0.9
 
 
-def test_more_than_a_quarter_is_no_accident():
+def test_a_value_in_more_than_a_quarter_of_the_readings_is_meant():
     """A probe that says 85 in a third of the readings means it."""
     values = np.where(np.arange(90) % 3, np.random.default_rng(1).normal(21, 1, 90), 85.0)
     assert warmed(values).aside == {}
@@ -91,7 +91,7 @@ def test_more_than_a_quarter_is_no_accident():
 # -- the node and the gateway ----------------------------------------------------------------------
 
 
-def test_a_node_is_half_blind_for_ever_after_eleven_codes():
+def test_a_node_sees_as_well_as_ever_after_eleven_codes():
     """In 11 of the first 200 readings one sensor says 65535, and one −127."""
     rows, labels = world(900)
     for place in range(3, 200, 18):
@@ -112,11 +112,11 @@ def test_a_node_is_half_blind_for_ever_after_eleven_codes():
     assert rig.reborn().frozen() == rig.frozen()
 
 
-def test_a_new_sensor_is_measured_by_its_codes():
+def test_a_new_sensor_is_measured_without_its_codes():
     """3 of the 50 values that the gateway measures a new sensor by are 65535."""
     fleet = FleetRig(names=("n1",))
     fleet.pass_s(2)
-    fleet.event("n1", SensorDeployed("voc-n1", "voc", fleet.now_ms))
+    fleet.event("n1", SensorDeployed("voc-n1", role="voc", at_ms=fleet.now_ms))
     fleet.pass_s(2)
     for place in range(60):
         fleet.read("n1", extra={"voc-n1": "voc"})

@@ -87,7 +87,7 @@ BOMBS = {
 @pytest.mark.parametrize(
     "place", ["alone", "as a value", "as a key", "in values", "under a new key"]
 )
-def test_a_msgpack_bomb(name: str, place: str) -> None:
+def test_a_msgpack_bomb_is_refused_before_it_costs_memory(name: str, place: str) -> None:
     """8 kB that msgpack would turn into 47 MB cost less than 1 MB, wherever they stand."""
     bomb = BOMBS[name][: LIMITS.small_payload_bytes_max - 64]
     payload = {
@@ -107,7 +107,9 @@ def test_a_msgpack_bomb(name: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
-def test_a_bomb_as_large_as_the_largest_payload(kind: type[Message]) -> None:
+def test_a_bomb_as_large_as_the_largest_payload_is_refused_in_little_memory(
+    kind: type[Message],
+) -> None:
     """73 kB of tiny containers would be megabytes of objects; they are skipped, not built."""
     header = (
         b"\x83" + msgpack.packb("v") + b"\x01" + msgpack.packb("kind") + msgpack.packb(kind.kind)
@@ -127,7 +129,9 @@ def test_a_bomb_as_large_as_the_largest_payload(kind: type[Message]) -> None:
     ("field", "claim", "name"),
     [("values", b"\xde\x00\xa1", "reading"), ("vanishing", b"\xdc\x00\xa1", "summary")],
 )
-def test_a_container_that_claims_more_than_its_limit(field: str, claim: bytes, name: str) -> None:
+def test_a_container_that_claims_more_than_its_limit_is_refused_unread(
+    field: str, claim: bytes, name: str
+) -> None:
     """The claim of 161 is refused as such, before one item of it is read."""
     header = msgpack.packb({"v": 1, "kind": name})
     payload = b"\x83" + header[1:] + msgpack.packb(field) + claim
@@ -138,7 +142,7 @@ def test_a_container_that_claims_more_than_its_limit(field: str, claim: bytes, n
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_truncated_message(name: str) -> None:
+def test_a_truncated_message_is_refused(name: str) -> None:
     """Every prefix of every message is refused, including nothing at all."""
     kind = type(EXAMPLES[name])
     for length in range(len(golden(name))):
@@ -148,30 +152,30 @@ def test_a_truncated_message(name: str) -> None:
     assert decode(golden(name), kind) == EXAMPLES[name]
 
 
-def test_a_second_message_behind_the_first() -> None:
+def test_a_second_message_behind_the_first_is_refused() -> None:
     """What follows a message is neither read nor ignored."""
     assert refusal(golden("reading") * 2) == "trailing"
     assert refusal(golden("reading") + b"\x00") == "trailing"
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
-def test_an_oversized_payload(kind: type[Message]) -> None:
+def test_an_oversized_payload_is_refused_before_it_is_read(kind: type[Message]) -> None:
     """Size comes first: not one byte is looked at."""
     assert refusal(b"\xc1" * (kind.bytes_max + 1), kind) == "size"
 
 
-def test_a_small_message_padded_to_the_size_of_a_large_one() -> None:
+def test_a_small_message_padded_to_the_size_of_a_large_one_is_refused() -> None:
     """Where a large message may come, a small one still has its own limit."""
     assert refusal(changed(junk=bytes(9_000)), Reading, SummaryMessage) == "size"
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\xc0", b"\x90", b"21.5", b"{}", b'{"v":1}'])
-def test_something_else_entirely(payload: bytes) -> None:
+def test_bytes_that_are_no_message_of_ours_are_refused(payload: bytes) -> None:
     """Plain numbers and JSON belong to foreign topics, not to ours."""
     assert refusal(payload) in ("truncated", "type")
 
 
-def test_text_that_is_not_utf8() -> None:
+def test_text_that_is_not_utf8_is_refused() -> None:
     """Neither a key nor a value may be broken text."""
     assert refusal(raw((b"\xa2\xff\xfe", b"\x01"))) == "text"
     assert refusal(raw((msgpack.packb("label"), b"\xa2\xff\xfe"))) == "text"
@@ -180,7 +184,7 @@ def test_text_that_is_not_utf8() -> None:
 # -- another version, another kind ---------------------------------------------------------------
 
 
-def test_a_message_of_another_schema() -> None:
+def test_a_message_of_another_schema_is_refused() -> None:
     """Not guessed at, even if it looks the same."""
     assert refusal(changed(v=2)) == "schema"
     assert refusal(changed(v=0)) == "schema"
@@ -188,7 +192,7 @@ def test_a_message_of_another_schema() -> None:
     assert refusal(changed(v=...)) == "missing"
 
 
-def test_an_ack_where_a_reading_belongs() -> None:
+def test_an_ack_where_a_reading_belongs_is_refused() -> None:
     """A topic carries its own kinds and no other."""
     assert refusal(golden("ack")) == "kind"
     assert refusal(changed(kind="\n" * 100)) == "kind"
@@ -197,7 +201,7 @@ def test_an_ack_where_a_reading_belongs() -> None:
     assert decode_on(Channel.EVENT, golden("sensor_silent")) == EXAMPLES["sensor_silent"]
 
 
-def test_desired_without_its_envelope() -> None:
+def test_desired_without_its_envelope_is_refused() -> None:
     """The codec refuses to look into what nobody has verified."""
     with pytest.raises(WireError) as caught:
         decode_on(Channel.DESIRED, golden("desired"))
@@ -207,7 +211,7 @@ def test_desired_without_its_envelope() -> None:
 # -- keys ----------------------------------------------------------------------------------------
 
 
-def test_a_duplicate_key() -> None:
+def test_a_duplicate_key_is_refused() -> None:
     """Two values for one key: refused at the top, among the values, and among unknown keys."""
     seq = msgpack.packb("seq")
     twice = msgpack.packb("t") + b"\x01" + msgpack.packb("t") + b"\x02"
@@ -221,26 +225,26 @@ def test_a_duplicate_key() -> None:
 
 
 @pytest.mark.parametrize("key", [b"\x01", b"\xc0", b"\xc4\x01a", b"\x90", b"\x80"])
-def test_a_key_that_is_not_text(key: bytes) -> None:
+def test_a_key_that_is_not_text_is_refused(key: bytes) -> None:
     """Numbers, bytes and containers are no keys."""
     assert refusal(raw((key, b"\x01"))) == "type"
 
 
 @pytest.mark.parametrize("key", ["boot", "seq", "time_ms", "values"])
-def test_a_missing_key(key: str) -> None:
+def test_a_missing_key_is_refused_by_name(key: str) -> None:
     """The sentence names it."""
     with pytest.raises(WireError, match=rf"reading\.{key} must be given") as caught:
         decode(changed(**{key: ...}), Reading)
     assert caught.value.reason == "missing"
 
 
-def test_a_newer_sender_is_refused() -> None:
+def test_a_newer_sender_is_understood() -> None:
     """A key that this version does not know is skipped, whatever is below it."""
     newer = changed(battery=0.5, radio={"rssi": [-70, None, {"x": float("nan")}]})
     assert decode(newer, Reading) == EXAMPLES["reading"]
 
 
-def test_a_sender_that_sorts_its_keys_is_refused() -> None:
+def test_a_sender_that_sorts_its_keys_is_understood() -> None:
     """The order of the keys means nothing."""
     plain = msgpack.unpackb(golden("reading"))
     backwards = msgpack.packb(dict(reversed(plain.items())))
@@ -291,12 +295,14 @@ WRONG_VALUES = [
     [each[1:] for each in WRONG_VALUES],
     ids=[each[0] for each in WRONG_VALUES],
 )
-def test_a_wrong_value_in_a_reading(fields: dict[str, Any], reason: str) -> None:
-    """Each is refused for its own reason."""
+def test_a_wrong_value_in_a_reading_is_refused_for_its_own_reason(
+    fields: dict[str, Any], reason: str
+) -> None:
+    """Wrong types, numbers that are not finite, ids and labels that could do harm."""
     assert refusal(changed(**fields)) == reason
 
 
-def test_a_whole_number_is_refused_as_a_value() -> None:
+def test_a_whole_number_is_taken_as_a_value() -> None:
     """Small controllers send 21, not 21.0, and in 32 bits: both are numbers."""
     assert decode(changed(values={"t": 21}), Reading).values == {"t": 21.0}
     single = msgpack.packb({"t": 21.5}, use_single_float=True)
@@ -305,7 +311,7 @@ def test_a_whole_number_is_refused_as_a_value() -> None:
     assert decode(payload, Reading).values == {"t": 21.5}
 
 
-def test_a_nan_hidden_in_the_bytes_of_an_array() -> None:
+def test_a_nan_hidden_in_the_bytes_of_an_array_is_refused() -> None:
     """Arrays are looked through, in float32 and in float16."""
     assert (
         refusal(changed("summary", gram=to_bytes([4.0, np.nan, 3.0])), SummaryMessage)
@@ -322,13 +328,14 @@ def test_a_nan_hidden_in_the_bytes_of_an_array() -> None:
 @pytest.mark.parametrize(
     "fields",
     [{"width": 3}, {"classes": 3}, {"gram": b""}, {"moment": bytes(15)}, {"gram": bytes(16)}],
+    ids=["wider", "more classes", "no gram", "a byte of moment short", "gram too long"],
 )
-def test_an_array_of_another_shape(fields: dict[str, Any]) -> None:
+def test_an_array_of_another_shape_is_refused(fields: dict[str, Any]) -> None:
     """A shape is a length check."""
     assert refusal(changed("summary", **fields), SummaryMessage) == "shape"
 
 
-def test_a_shape_that_would_overflow() -> None:
+def test_a_shape_that_would_overflow_is_refused() -> None:
     """The size is computed in whole numbers, and compared before anything is allocated."""
     plain = msgpack.unpackb(golden("desired"))
     plain["weights"]["matrices"]["V"].update(rows=2**32, cols=2**32)
@@ -337,7 +344,7 @@ def test_a_shape_that_would_overflow() -> None:
     assert refusal(msgpack.packb(plain), Desired) == "text"
 
 
-def test_a_matrix_without_numbers() -> None:
+def test_a_matrix_without_numbers_is_refused() -> None:
     """What a model does not have is left out, not sent empty."""
     plain = msgpack.unpackb(golden("desired"))
     plain["weights"]["matrices"]["V"].update(rows=1, cols=0, data=b"")
@@ -391,14 +398,14 @@ CONTRADICTIONS = [
     [each[1:] for each in CONTRADICTIONS],
     ids=[each[0] for each in CONTRADICTIONS],
 )
-def test_fields_that_contradict_each_other(
+def test_fields_that_contradict_each_other_are_refused(
     name: str, kind: type[Message], fields: dict[str, Any], reason: str
 ) -> None:
     """A message that exists is a message that is valid."""
     assert refusal(changed(name, **fields), kind) == reason
 
 
-def test_a_layout_wider_than_promised() -> None:
+def test_a_layout_wider_than_promised_is_refused() -> None:
     """Six sensors with 32 hats each are 192 columns, although they are only six."""
     knots = [float(knot) for knot in range(32)]
     sensors = [{**SENSOR, "id": f"s{i}", "role": f"r{i}", "knots": knots} for i in range(6)]
@@ -414,22 +421,33 @@ def test_a_layout_wider_than_promised() -> None:
         lambda: Reading(1, True, NOON_MS, {"t": 1.0}),
         lambda: Reading(1, 1, NOON_MS, {"t": np.float32(1.0)}),
         lambda: Reading(1, 1, NOON_MS, [("t", 1.0)]),
-        lambda: Status(1, 0, 0),
-        lambda: Status(True, 0, 0, degraded=["a list"]),
+        lambda: Status(online=1, layout_version=0, model_version=0),
+        lambda: Status(online=True, layout_version=0, model_version=0, degraded=["a list"]),
         lambda: Label("a", instance=("attic", 1, 2)),
         lambda: Ack("1", 2),
         lambda: Matrix(1, 1, bytearray(4)),
-        lambda: SensorDescription("t", "temp", None, 1.0, 1.0),
+        lambda: SensorDescription(id="t", role="temp", reference=None, scale=1.0, timeout_s=1.0),
+    ],
+    ids=[
+        "bool as number",
+        "NumPy value",
+        "pairs as values",
+        "number as bool",
+        "list as tuple",
+        "tuple as instance",
+        "text as boot",
+        "bytearray as bytes",
+        "no reference",
     ],
 )
-def test_a_program_builds_nonsense(build: Any) -> None:
+def test_a_message_of_nonsense_cannot_be_built(build: Any) -> None:
     """It fails where it is built, not at the other end of the network."""
     with pytest.raises(WireError) as caught:
         build()
     assert caught.value.reason == "type"
 
 
-def test_a_matrix_that_overflows_float32() -> None:
+def test_a_matrix_that_overflows_float32_is_refused() -> None:
     """1e39 would travel as Inf, and is refused before it does."""
     with pytest.raises(WireError) as caught:
         Matrix.of([[1e39]])
@@ -439,12 +457,17 @@ def test_a_matrix_that_overflows_float32() -> None:
     assert Matrix.of([[70_000.0]]).array() == 70_000.0
 
 
-def test_a_message_that_is_too_large_to_send() -> None:
+def test_a_message_that_is_too_large_to_send_is_refused_with_both_sizes() -> None:
     """The sender hears it, with both sizes."""
     names = tuple(f"{i:064}" for i in range(16))
     counts = {f"{i:032}": i for i in range(64)}
     status = Status(
-        True, 1, 1, counts=counts, accuracy={n[:32]: 0.5 for n in names}, degraded=names
+        online=True,
+        layout_version=1,
+        model_version=1,
+        counts=counts,
+        accuracy={n[:32]: 0.5 for n in names},
+        degraded=names,
     )
     assert len(encode(status)) < LIMITS.small_payload_bytes_max
     matrices = {f"M{i}": Matrix(64, 64, bytes(4 * 64 * 64)) for i in range(16)}
@@ -454,14 +477,26 @@ def test_a_message_that_is_too_large_to_send() -> None:
         encode(_with_matrices(desired, matrices))
 
 
-def test_the_largest_promised_messages_do_not_fit() -> None:
+def test_the_largest_promised_messages_fit() -> None:
     """Every limit at once: 160 sensors, 160 columns, 16 classes, the longest names."""
     ids = tuple(f"{i:032}" for i in range(160))
     classes = tuple(f"{i:064}" for i in range(16))
     gram, moment = bytes(4 * 160 * 161 // 2), bytes(4 * 160 * 16)
     top = LIMITS.integer_max
-    sensors = tuple(SensorDescription(i, i, 0.5, 0.5, 0.5, unit=classes[0]) for i in ids)
-    desired = Desired(ids[0], ids[1], top, top, sensors, ids[:80], 8.0, classes)
+    sensors = tuple(
+        SensorDescription(id=i, role=i, reference=0.5, scale=0.5, timeout_s=0.5, unit=classes[0])
+        for i in ids
+    )
+    desired = Desired(
+        site=ids[0],
+        node=ids[1],
+        version=top,
+        layout_version=top,
+        sensors=sensors,
+        vanishing=ids[:80],
+        gate=8.0,
+        classes=classes,
+    )
     model = {"W": Matrix(80, 16, bytes(5120)), "V": Matrix(96, 16, bytes(6144))}
     kernel = {"W_s": (160, 16), "new": (1, 159), "centre": (1, 175), "scale": (1, 175)}
     kernel |= {"support": (36, 175), "A": (72, 16), "bias": (1, 16), "kernel": (1, 2)}
@@ -469,16 +504,36 @@ def test_the_largest_promised_messages_do_not_fit() -> None:
     for message in (
         Reading(top, top, top, dict.fromkeys(ids, 0.5), classes[0]),
         Prediction(
-            EXAMPLES["prediction"].instance,  # type: ignore[attr-defined]
-            top,
-            classes[0],
-            dict.fromkeys(classes, 0.5),
-            top,
-            top,
+            instance=EXAMPLES["prediction"].instance,  # type: ignore[attr-defined]
+            time_ms=top,
+            label=classes[0],
+            scores=dict.fromkeys(classes, 0.5),
+            model_version=top,
+            layout_version=top,
         ),
         Example(InstanceId(ids[0], top, top), top, top, dict.fromkeys(ids, 0.5), classes[0]),
-        Introduction(top, top, sensors, ids, 8.0, classes, top),
-        SummaryMessage(top, 160, 16, ids, ids, 0.5, 0.5, top, 0.5, gram, moment),
+        Introduction(
+            version=top,
+            layout_version=top,
+            sensors=sensors,
+            vanishing=ids,
+            gate=8.0,
+            classes=classes,
+            window_ms=top,
+        ),
+        SummaryMessage(
+            layout_version=top,
+            width=160,
+            classes=16,
+            sensors=ids,
+            vanishing=ids,
+            lam=0.5,
+            rho=0.5,
+            readings=top,
+            evidence=0.5,
+            gram=gram,
+            moment=moment,
+        ),
         _with_matrices(desired, model),
         _with_matrices(desired, landmarks),
     ):

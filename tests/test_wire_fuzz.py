@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -67,7 +68,14 @@ name_tuples = st.lists(ids, max_size=4, unique=True).map(tuple)
 def predictions(draw: st.DrawFn) -> Prediction:
     found = draw(scores)
     best = max(found, key=found.__getitem__)
-    return Prediction(draw(instances), draw(counts), best, found, draw(counts), draw(counts))
+    return Prediction(
+        instance=draw(instances),
+        time_ms=draw(counts),
+        label=best,
+        scores=found,
+        model_version=draw(counts),
+        layout_version=draw(counts),
+    )
 
 
 @st.composite
@@ -88,31 +96,44 @@ def summaries(draw: st.DrawFn) -> SummaryMessage:
     moment = to_bytes(draw(st.lists(single, min_size=size, max_size=size)))
     sensors = draw(name_tuples)
     vanishing = tuple(each for each in sensors if draw(st.booleans()))
-    rest = (draw(positives), draw(positives), draw(counts), draw(positives))
-    return SummaryMessage(draw(counts), width, classes, sensors, vanishing, *rest, gram, moment)
-
-
-Described = tuple[tuple[SensorDescription, ...], tuple[str, ...], float, tuple[str, ...]]
+    return SummaryMessage(
+        layout_version=draw(counts),
+        width=width,
+        classes=classes,
+        sensors=sensors,
+        vanishing=vanishing,
+        lam=draw(positives),
+        rho=draw(positives),
+        readings=draw(counts),
+        evidence=draw(positives),
+        gram=gram,
+        moment=moment,
+    )
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Described:
+def layouts(draw: st.DrawFn) -> dict[str, Any]:
     """Sensors, those that vanish, the gate and the classes."""
     sensors = tuple(
         SensorDescription(
-            name,
-            f"r{position}",
-            draw(numbers),
-            draw(positives),
-            draw(positives),
-            draw(st.just(()) | knots),
-            draw(st.none() | lines),
+            id=name,
+            role=f"r{position}",
+            reference=draw(numbers),
+            scale=draw(positives),
+            timeout_s=draw(positives),
+            knots=draw(st.just(()) | knots),
+            unit=draw(st.none() | lines),
         )
         for position, name in enumerate(draw(st.lists(ids, min_size=1, max_size=4, unique=True)))
     )
     classes = tuple(draw(st.lists(lines, min_size=2, max_size=4, unique=True)))
     vanishing = tuple(each.id for each in sensors if draw(st.booleans()))
-    return sensors, vanishing, draw(positives), classes
+    return {
+        "sensors": sensors,
+        "vanishing": vanishing,
+        "gate": draw(positives),
+        "classes": classes,
+    }
 
 
 @st.composite
@@ -123,17 +144,22 @@ def desireds(draw: st.DrawFn) -> Desired:
     return Desired(
         draw(ids),
         draw(ids),
-        draw(ordinals),
-        draw(ordinals),
-        *draw(layouts()),
-        draw(st.none() | model),
-        draw(st.integers(0, 100_000)),
+        version=draw(ordinals),
+        layout_version=draw(ordinals),
+        **draw(layouts()),
+        weights=draw(st.none() | model),
+        gather=draw(st.integers(0, 100_000)),
     )
 
 
 @st.composite
 def introductions(draw: st.DrawFn) -> Introduction:
-    return Introduction(draw(counts), draw(counts), *draw(layouts()), draw(counts))
+    return Introduction(
+        version=draw(counts),
+        layout_version=draw(counts),
+        **draw(layouts()),
+        window_ms=draw(counts),
+    )
 
 
 valid_messages = st.one_of(
@@ -184,7 +210,7 @@ valid_messages = st.one_of(
 
 @THOROUGH
 @given(valid_messages)
-def test_a_valid_message_does_not_survive_the_journey(message: Message) -> None:
+def test_a_valid_message_survives_the_journey(message: Message) -> None:
     """Encoded and decoded it is equal, and its bytes are the same again."""
     payload = encode(message)
     again = decode(payload, type(message))
@@ -194,7 +220,7 @@ def test_a_valid_message_does_not_survive_the_journey(message: Message) -> None:
 
 @BOUNDED
 @given(ids, ids, st.sampled_from(Channel), ids)
-def test_a_topic_of_valid_ids_does_not_parse(
+def test_a_topic_of_valid_ids_parses_back(
     site: str, node: str, channel: Channel, source: str
 ) -> None:
     """Built from ids, it parses back to the same ids and to nobody else's."""
@@ -204,7 +230,7 @@ def test_a_topic_of_valid_ids_does_not_parse(
 
 @THOROUGH
 @given(st.text() | st.builds("opid/1/{}/{}/{}".format, st.text(), st.text(), st.text()))
-def test_any_text_as_a_topic(text: str) -> None:
+def test_any_text_is_a_topic_or_refused(text: str) -> None:
     """It is a topic that spells itself, or a WireError."""
     reason = "none"
     try:
@@ -228,7 +254,7 @@ def survives(payload: bytes, kinds: list[type[Message]]) -> None:
         open_desired(payload, [KEY.verify_key])
 
 
-def test_random_bytes() -> None:
+def test_random_bytes_are_decoded_or_refused() -> None:
     """2,000 payloads of noise, to every kind of message."""
     noise = random.Random(1)
     for _ in range(2_000):
@@ -247,7 +273,7 @@ def mutated(payload: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_mutated_messages(name: str) -> None:
+def test_mutated_messages_are_decoded_or_refused(name: str) -> None:
     """1,500 damaged copies of each golden message, read as what they were."""
     chance = random.Random(name)
     for _ in range(1_500):

@@ -43,8 +43,10 @@ KEY = SigningKey(bytes(range(32)))
 INSTANCE = InstanceId("attic", boot=3, seq=12)
 
 SENSORS = (
-    SensorDescription("t-1", "temp", 20.0, 5.0, 60.0, unit="°C"),
-    SensorDescription("pm-2", "pm25", 12.0, 4.5, 60.0, knots=(-2.0, 0.0, 2.0)),
+    SensorDescription(id="t-1", role="temp", reference=20.0, scale=5.0, timeout_s=60.0, unit="°C"),
+    SensorDescription(
+        id="pm-2", role="pm25", reference=12.0, scale=4.5, timeout_s=60.0, knots=(-2.0, 0.0, 2.0)
+    ),
 )
 
 EXAMPLES: dict[str, Message] = {
@@ -55,24 +57,40 @@ EXAMPLES: dict[str, Message] = {
     "ack": Ack(3, 12),
     "ack_behind": Ack(3, 12, newest=9),
     "prediction": Prediction(
-        INSTANCE, NOON_MS, "frisch", {"frisch": 0.75, "schwül": 0.25}, 7, 2, predictor="bridge"
+        instance=INSTANCE,
+        time_ms=NOON_MS,
+        label="frisch",
+        scores={"frisch": 0.75, "schwül": 0.25},
+        model_version=7,
+        layout_version=2,
+        predictor="bridge",
     ),
     "status": Status(
-        True,
-        2,
-        7,
+        online=True,
+        layout_version=2,
+        model_version=7,
         time_ms=NOON_MS,
         counts={"readings": 5000, "refused-size": 1},
         accuracy={"bridge": 0.875},
         degraded=("disk full",),
     ),
-    "status_obeying": Status(True, 2, 7, time_ms=NOON_MS, version=8),
+    "status_obeying": Status(
+        online=True, layout_version=2, model_version=7, time_ms=NOON_MS, version=8
+    ),
     "status_last_will": Status.last_will(2, 7, 0),
     "sensor_retired": SensorRetired("pm-1", NOON_MS, "end of life"),
     "sensor_silent": SensorSilent("pm-1", NOON_MS, NOON_MS - 60_000),
     "sensor_returned": SensorReturned("pm-1", NOON_MS),
     "sensor_deployed": SensorDeployed(
-        "pm-2", "pm25", NOON_MS, "µg/m³", 12.0, 4.5, (-2.0, 0.0, 2.0), 60.0, replaces="pm-1"
+        "pm-2",
+        role="pm25",
+        at_ms=NOON_MS,
+        unit="µg/m³",
+        reference=12.0,
+        scale=4.5,
+        knots=(-2.0, 0.0, 2.0),
+        timeout_s=60.0,
+        replaces="pm-1",
     ),
     "introduction": Introduction(
         version=8,
@@ -115,7 +133,15 @@ EXAMPLES: dict[str, Message] = {
         ),
     ),
     "desired_gathering": Desired(
-        "farm", "n1", 9, 3, SENSORS, ("t-1",), 8.0, ("frisch", "schwül"), gather=30
+        site="farm",
+        node="n1",
+        version=9,
+        layout_version=3,
+        sensors=SENSORS,
+        vanishing=("t-1",),
+        gate=8.0,
+        classes=("frisch", "schwül"),
+        gather=30,
     ),
 }
 
@@ -125,7 +151,7 @@ def golden(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_new_code_writes_other_bytes(name: str) -> None:
+def test_new_code_writes_the_bytes_that_nodes_in_the_field_know(name: str) -> None:
     """Nodes in the field and readings in their spools are in these bytes: none may change."""
     assert encode(EXAMPLES[name]) == golden(name), (
         f"the bytes of {name!r} have changed: senders and receivers of schema {SCHEMA_VERSION} "
@@ -135,12 +161,12 @@ def test_new_code_writes_other_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_new_code_cannot_read_old_bytes(name: str) -> None:
+def test_new_code_reads_the_bytes_of_older_releases(name: str) -> None:
     """What an older release sent still means the same."""
     assert decode(golden(name), type(EXAMPLES[name])) == EXAMPLES[name]
 
 
-def test_the_seal_changes() -> None:
+def test_the_seal_stays_as_it_is() -> None:
     """A retained `desired` of an older gateway must still open: magic, purpose and order."""
     desired = EXAMPLES["desired"]
     assert isinstance(desired, Desired)
@@ -148,14 +174,14 @@ def test_the_seal_changes() -> None:
     assert open_desired(golden("desired_sealed"), [KEY.verify_key]) == desired
 
 
-def test_the_json_of_a_prediction_changes() -> None:
+def test_the_json_of_a_prediction_stays_as_it_is() -> None:
     """Dashboards read these names."""
     prediction = EXAMPLES["prediction"]
     assert isinstance(prediction, Prediction)
     assert to_json(prediction) == golden("prediction_json")
 
 
-def test_a_message_without_a_golden_file() -> None:
+def test_every_message_has_a_golden_file() -> None:
     """Every kind that can travel is pinned, and every pinned file is checked."""
     pinned = {type(message) for message in EXAMPLES.values()}
     assert pinned == {kind for kinds in MESSAGES_ON.values() for kind in kinds} | {Desired}
@@ -167,6 +193,18 @@ def test_a_summary_of_the_usual_size_needs_less_than_the_limit() -> None:
     """75 columns and 3 classes: 12.3 kB of numbers, a sixth of the largest payload, and names."""
     numbers, names = 75 * 76 // 2 + 75 * 3, tuple(f"s-{i:02}" for i in range(74))
     gram, moment = bytes(4 * 75 * 76 // 2), bytes(4 * 75 * 3)
-    summary = SummaryMessage(1, 75, 3, names, (), 1.0, 1.0, 10, 10.0, gram, moment)
+    summary = SummaryMessage(
+        layout_version=1,
+        width=75,
+        classes=3,
+        sensors=names,
+        vanishing=(),
+        lam=1.0,
+        rho=1.0,
+        readings=10,
+        evidence=10.0,
+        gram=gram,
+        moment=moment,
+    )
     named = 4 * numbers + 74 * len("-s-00")
     assert named < len(encode(summary)) < named + 200 < LIMITS.payload_bytes_max / 5

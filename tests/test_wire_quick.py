@@ -16,11 +16,10 @@ from edge_opid.wire import (
     Reading,
     Status,
     WireError,
-    codec,
     decode,
     encode,
 )
-from edge_opid.wire.codec import BYTES_MAX, SCHEMA_VERSION, quick
+from edge_opid.wire.codec import QUICK_BYTES_MAX, read_carefully, read_quickly
 
 NUMBER = InstanceId("attic", 3, 12)
 USUAL = (
@@ -30,7 +29,15 @@ USUAL = (
     Label("fresh", time_ms=7),
     Ack(3, 0),
     Example(NUMBER, 2, 7, {"temp": 1e30}, "stale"),
-    Prediction(NUMBER, 7, "fresh", {"fresh": 0.7, "stale": 0.3}, 4, 2, "own"),
+    Prediction(
+        instance=NUMBER,
+        time_ms=7,
+        label="fresh",
+        scores={"fresh": 0.7, "stale": 0.3},
+        model_version=4,
+        layout_version=2,
+        predictor="own",
+    ),
 )
 BY_KIND = {type(each).kind: type(each) for each in USUAL}
 MUTANTS = 6_000
@@ -38,12 +45,12 @@ MUTANTS = 6_000
 
 def quickly(payload: bytes) -> object:
     """What the quick way makes of it: None, or a message."""
-    return quick(payload, SCHEMA_VERSION, BY_KIND)
+    return read_quickly(payload, BY_KIND)
 
 
 def carefully(payload: bytes) -> object:
     """What the reader makes of it: an error, or a message."""
-    return codec._read(payload, BY_KIND, " or ".join(BY_KIND))
+    return read_carefully(payload, BY_KIND, " or ".join(BY_KIND))
 
 
 @pytest.mark.parametrize("message", USUAL, ids=lambda each: type(each).kind)
@@ -105,6 +112,7 @@ def test_no_mutant_is_taken_that_the_reader_refuses_or_reads_otherwise() -> None
         ({"label": b""}, "type"),
         ({"label": "two\nlines"}, "text"),
     ],
+    ids=str,
 )
 def test_bad_field_is_refused_with_the_readers_reason(change, reason: str) -> None:
     """Who sent it must be told what is wrong, in the same words as ever; and again next time."""
@@ -131,9 +139,9 @@ def test_what_is_large_or_has_arrays_is_left_to_the_reader() -> None:
     """Bytes that could be made to build much are looked at one by one."""
     values = {f"s{place}": float(place) for place in range(160)}
     large = encode(Reading(1, 1, 1, {**{f"{k}-{'x' * 24}": v for k, v in values.items()}}))
-    assert len(large) > BYTES_MAX
+    assert len(large) > QUICK_BYTES_MAX
     assert quickly(large) is None
     assert len(decode(large, Reading).values) == 160
-    status = encode(Status(True, 1, 1, silent=("temp",)))
-    assert quick(status, SCHEMA_VERSION, {"status": Status}) is None
+    status = encode(Status(online=True, layout_version=1, model_version=1, silent=("temp",)))
+    assert read_quickly(status, {"status": Status}) is None
     assert decode(status, Status).silent == ("temp",)

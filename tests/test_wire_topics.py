@@ -56,28 +56,28 @@ NO_IDS = ["", "A", "-a", "_a", "a b", "a/b", "a+", "#", "a\n", "ä", "a" * 33, "
 
 
 @pytest.mark.parametrize(("topic", "pattern"), MATCHES)
-def test_a_subscription_misses_its_topic(topic: str, pattern: str) -> None:
+def test_a_subscription_catches_its_topic(topic: str, pattern: str) -> None:
     """Every pair of this table matches, asked either way."""
     assert Topic.parse(topic).matches(pattern)
     assert Filter(pattern).matches(topic)
 
 
 @pytest.mark.parametrize(("topic", "pattern"), NON_MATCHES)
-def test_a_subscription_catches_a_stranger(topic: str, pattern: str) -> None:
+def test_a_subscription_catches_no_other_topic(topic: str, pattern: str) -> None:
     """No pair of this table matches, asked either way."""
     assert not Topic.parse(topic).matches(Filter(pattern))
     assert not Filter(pattern).matches(topic)
 
 
 @pytest.mark.parametrize("pattern", ["#", "+/broker/uptime"])
-def test_a_wildcard_reaches_the_brokers_own_topics(pattern: str) -> None:
+def test_a_leading_wildcard_does_not_reach_the_brokers_own_topics(pattern: str) -> None:
     """MQTT keeps `$SYS` out of leading wildcards; a filter that names it still matches."""
     assert not Filter(pattern).matches("$SYS/broker/uptime")
     assert Filter("$SYS/#").matches("$SYS/broker/uptime")
 
 
 @pytest.mark.parametrize("text", NO_TOPICS)
-def test_a_text_that_is_no_topic(text: str) -> None:
+def test_a_text_that_is_no_topic_is_refused_in_one_line(text: str) -> None:
     """Refused by reason, in one short line, whatever it holds."""
     with pytest.raises(WireError) as caught:
         Topic.parse(text)
@@ -87,14 +87,14 @@ def test_a_text_that_is_no_topic(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NO_FILTERS)
-def test_a_filter_the_broker_would_refuse(text: str) -> None:
+def test_a_filter_the_broker_would_refuse_is_refused_here(text: str) -> None:
     """Better here than as a silent failure to subscribe."""
-    with pytest.raises(WireError, match="not an MQTT filter"):
+    with pytest.raises(WireError, match="filter "):
         Filter(text)
 
 
 @pytest.mark.parametrize("value", NO_IDS)
-def test_an_id_that_could_escape_its_topic(value: object) -> None:
+def test_an_id_that_could_escape_its_topic_is_refused(value: object) -> None:
     """Slashes, wildcards, newlines and capitals never get into a topic."""
     with pytest.raises(WireError) as caught:
         check_id(value, "node")
@@ -104,13 +104,13 @@ def test_an_id_that_could_escape_its_topic(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", ["a", "0", "pm25_outdoor-2", "a" * 32])
-def test_an_ordinary_id_is_refused(value: str) -> None:
+def test_an_ordinary_id_is_accepted(value: str) -> None:
     """Ids of the documented form pass unchanged."""
     assert check_id(value, "node") == value
 
 
 @pytest.mark.parametrize("channel", Channel)
-def test_a_topic_does_not_survive_its_own_text(channel: Channel) -> None:
+def test_a_topic_survives_its_own_text(channel: Channel) -> None:
     """What is built is parsed back the same; only readings and acks name a source."""
     source = "attic" if channel in ("reading", "ack") else None
     topic = NodeTopics("farm", "n1").to(channel, source)
@@ -118,7 +118,7 @@ def test_a_topic_does_not_survive_its_own_text(channel: Channel) -> None:
     assert channel.retained == (channel in ("status", "desired"))
 
 
-def test_a_service_does_not_hear_what_it_needs() -> None:
+def test_every_service_hears_what_it_needs_and_nothing_else() -> None:
     """Who subscribes to what, over every topic of two nodes."""
     mine, other = NodeTopics("farm", "n1"), NodeTopics("farm", "n2")
     everything = [

@@ -89,7 +89,12 @@ class Node:
             warmup.add({name: row[name] for name in fresh})
         for sensor in warmup.layout().sensors:
             self.known[sensor.name] = SensorDescription(
-                sensor.name, sensor.name, sensor.reference, sensor.scale, 60.0, sensor.knots
+                id=sensor.name,
+                role=sensor.name,
+                reference=sensor.reference,
+                scale=sensor.scale,
+                timeout_s=60.0,
+                knots=sensor.knots,
             )
 
     def _described(self, names: Sequence[str]) -> tuple[SensorDescription, ...]:

@@ -63,8 +63,24 @@ class Fleet:
         self.node = enter(nodes.NodeProcess(folder / "n1", port, settings))
         self.source = enter(connect(town.SITE, "n1", "box", folder / "spool", port=port))
         self.ear = enter(nodes.listening(port, f"opid/1/{town.SITE}/ghost/desired"))
-        sensors = tuple(SensorDescription(each, each, 0.0, 1.0, 60.0) for each in ROLES)
-        self._ghost(Channel.EVENT, encode(Introduction(0, 0, sensors, (), 8.0, town.CLASSES, 0)))
+        sensors = tuple(
+            SensorDescription(id=each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
+            for each in ROLES
+        )
+        self._ghost(
+            Channel.EVENT,
+            encode(
+                Introduction(
+                    version=0,
+                    layout_version=0,
+                    sensors=sensors,
+                    vanishing=(),
+                    gate=8.0,
+                    classes=town.CLASSES,
+                    window_ms=0,
+                )
+            ),
+        )
 
     def probe(self) -> None:
         """A reading for the node, a status for the gateway; neither may be lost."""
@@ -74,7 +90,14 @@ class Fleet:
             self.check_alive()
             raise Finding(f"the node does not acknowledge any more:\n{self.node.log()}")
         self.probes += 1  # a status that says nothing new would not be written
-        said = encode(Status(True, 0, self.probes, time_ms=time.time_ns() // 10**6))
+        said = encode(
+            Status(
+                online=True,
+                layout_version=0,
+                model_version=self.probes,
+                time_ms=time.time_ns() // 10**6,
+            )
+        )
         self._ghost(Channel.STATUS, said)
         try:
             nodes.wait_until(lambda: said in self._book(), "the gateway writes a status down")

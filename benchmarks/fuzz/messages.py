@@ -36,7 +36,6 @@ from nacl.signing import SigningKey
 from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
 from edge_opid.node import journal_records as inputs
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release
-from edge_opid.node.foreign import parse
 from edge_opid.node.node import Node
 from edge_opid.wire import (
     LIMITS,
@@ -61,6 +60,7 @@ from edge_opid.wire import (
     open_desired,
     seal,
 )
+from edge_opid.wire.foreign import parse
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 GENERATION = 20_000
@@ -274,23 +274,25 @@ class Chatter:
         vanishing = tuple(names[: self.rng.choice((0, 1))]) if moved else mine.vanishing
         gate = abs(self._number()) or 1.0
         return Desired(
-            "farm",
-            "n1",
-            min(mine.version + self.rng.choice((1, 1, 1, 0, 9)) or 1, LIMITS.integer_max),
-            min(mine.layout_version + moved or 1, LIMITS.integer_max),
-            sensors,
-            vanishing,
-            8.0 if self.rng.random() < 0.8 else max(gate, LIMITS.positive_min),
-            CLASSES,
-            self._weights(sum(each.columns for each in sensors) + 1),
-            self.rng.choice((0, 1, 30, LIMITS.gather_max)),
+            site="farm",
+            node="n1",
+            version=min(mine.version + self.rng.choice((1, 1, 1, 0, 9)) or 1, LIMITS.integer_max),
+            layout_version=min(mine.layout_version + moved or 1, LIMITS.integer_max),
+            sensors=sensors,
+            vanishing=vanishing,
+            gate=8.0 if self.rng.random() < 0.8 else max(gate, LIMITS.positive_min),
+            classes=CLASSES,
+            weights=self._weights(sum(each.columns for each in sensors) + 1),
+            gather=self.rng.choice((0, 1, 30, LIMITS.gather_max)),
         )
 
     def _sensor(self, name: str) -> SensorDescription:
         scale = max(abs(self._number()), LIMITS.positive_min)
         knots = self.rng.choice(((), (), (-2.0, 0.0, 2.0)))
         role = self.rng.choice((name, name, f"role-{name}"))
-        return SensorDescription(name, role, self._number(), scale, 20.0, knots)
+        return SensorDescription(
+            id=name, role=role, reference=self._number(), scale=scale, timeout_s=20.0, knots=knots
+        )
 
     def _weights(self, rows: int) -> Weights | None:
         if self.rng.random() < 0.4:

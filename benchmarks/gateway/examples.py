@@ -46,8 +46,21 @@ def node_of(names: list[str], wanted: int) -> Node:
         NodeConfig(site="farm", node="n1", classes=CLASSES, sensors=sensors, window_ms=WINDOW_MS),
         [KEY.verify_key],
     )
-    described = tuple(SensorDescription(name, name, 0.0, 1.0, 60.0) for name in names)
-    order = Desired("farm", "n1", 1, 1, described, (), 8.0, CLASSES, gather=wanted)
+    described = tuple(
+        SensorDescription(id=name, role=name, reference=0.0, scale=1.0, timeout_s=60.0)
+        for name in names
+    )
+    order = Desired(
+        site="farm",
+        node="n1",
+        version=1,
+        layout_version=1,
+        sensors=described,
+        vanishing=(),
+        gate=8.0,
+        classes=CLASSES,
+        gather=wanted,
+    )
     node.handle(str(TOPICS.to(Channel.DESIRED)), seal_desired(order, KEY), 0, None)
     return node
 

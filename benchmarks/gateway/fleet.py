@@ -50,17 +50,17 @@ def summary(sensors: list[str], layout_version: int) -> bytes:
     known = learner.summary("float32")
     return encode(
         SummaryMessage(
-            layout_version,
-            width,
-            len(CLASSES),
-            tuple(sensors),
-            (),
-            known.lam,
-            known.rho,
-            known.readings,
-            known.evidence,
-            to_bytes(known.gram),
-            to_bytes(known.moments),
+            layout_version=layout_version,
+            width=width,
+            classes=len(CLASSES),
+            sensors=tuple(sensors),
+            vanishing=(),
+            lam=known.lam,
+            rho=known.rho,
+            readings=known.readings,
+            evidence=known.evidence,
+            gram=to_bytes(known.gram),
+            moment=to_bytes(known.moments),
         )
     )
 
@@ -97,8 +97,21 @@ class Crowd:
 
     def introduce(self) -> None:
         """Everybody says what they are."""
-        described = tuple(SensorDescription(each, each, 0.0, 1.0, 60.0) for each in self.sensors)
-        payload = encode(Introduction(0, 0, described, (), 8.0, CLASSES, 0))
+        described = tuple(
+            SensorDescription(id=each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
+            for each in self.sensors
+        )
+        payload = encode(
+            Introduction(
+                version=0,
+                layout_version=0,
+                sensors=described,
+                vanishing=(),
+                gate=8.0,
+                classes=CLASSES,
+                window_ms=0,
+            )
+        )
         for name in self.names:
             self.say(name, Channel.EVENT, payload)
 
@@ -106,7 +119,7 @@ class Crowd:
         """At every node one sensor dies and another one joins."""
         for name in self.names:
             died = SensorRetired("r0", now_ms(), "worn out")
-            joins = SensorDeployed("new", "new", now_ms(), reference=0.0, scale=1.0)
+            joins = SensorDeployed("new", role="new", at_ms=now_ms(), reference=0.0, scale=1.0)
             self.say(name, Channel.EVENT, encode(died))
             self.say(name, Channel.EVENT, encode(joins))
 
@@ -118,7 +131,13 @@ class Crowd:
             self.say(name, Channel.SUMMARY, self.summary)
         self.layouts[name] = layout
         model = version if "weights" in order else 0
-        status = Status(True, layout, model, time_ms=now_ms(), version=version)
+        status = Status(
+            online=True,
+            layout_version=layout,
+            model_version=model,
+            time_ms=now_ms(),
+            version=version,
+        )
         self.say(name, Channel.STATUS, encode(status))
 
     def listen(self) -> None:

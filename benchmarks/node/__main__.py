@@ -207,11 +207,22 @@ def latency(folder: Path, port: int, size: str, count: int) -> Figures:
 def order(size: str) -> bytes:
     """A signed document: the same sensors as a new layout, and weights for them."""
     vanishing, surviving = names(size)
-    described = tuple(SensorDescription(n, n, 0.0, 1.0, 60.0) for n in (*vanishing, *surviving))
+    described = tuple(
+        SensorDescription(id=n, role=n, reference=0.0, scale=1.0, timeout_s=60.0)
+        for n in (*vanishing, *surviving)
+    )
     W = [[0.0] * len(CLASSES)] * (len(described) + 1)
     weights = Weights("folded", {"W": Matrix.of(W)})
     document = Desired(
-        "farm", "n1", 1, 1, described, tuple(vanishing), 8.0, CLASSES, weights=weights
+        site="farm",
+        node="n1",
+        version=1,
+        layout_version=1,
+        sensors=described,
+        vanishing=tuple(vanishing),
+        gate=8.0,
+        classes=CLASSES,
+        weights=weights,
     )
     return seal_desired(document, KEY)
 

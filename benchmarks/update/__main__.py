@@ -114,7 +114,7 @@ def main() -> None:
         f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, ",
         end="",
     )
-    print(f"edge-opid kernel: {edge_opid.native.name}")
+    print(f"edge-opid's arithmetic: {edge_opid.native.name}")
     results = {}
     for size in options.sizes:
         found = [*ours(*SHAPES[size]), *contenders(*SHAPES[size])]

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_opid import GramLearner, WoodburyLearner
-from edge_opid import native as kernel
+from edge_opid import GramLearner, WoodburyLearner, native
 
 CLASSES = 3
 READINGS = 64  # distinct readings, used round and round
@@ -38,11 +37,11 @@ def readings(width: int) -> tuple[np.ndarray, list[int]]:
 
 
 def ours(vanishing: int, surviving: int) -> Iterator[Contender]:
-    """Both learners on both kernels, Eq. 10 as printed, and the pass over S."""
+    """Both learners, compiled and in NumPy, Eq. 10 as printed, and the pass over S."""
     X, y = readings(vanishing + surviving)
     for kind in (WoodburyLearner, GramLearner):
-        for name in sorted(kernel.available):
-            learner = kind(vanishing, surviving, CLASSES, kernel=name)
+        for name in sorted(native.available):
+            learner = kind(vanishing, surviving, CLASSES, native=name)
             yield Contender(f"{kind.__name__}, {name}", _learning(learner, X, y), learner.nbytes)
     yield _as_printed(vanishing, X, y)
     size = vanishing + 2 * surviving

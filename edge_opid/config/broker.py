@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge_opid.config.schema import SettingError, Table
-from edge_opid.errors import shown
+from edge_opid.config.schema import Table
+from edge_opid.errors import SettingError, shown
 from edge_opid.link.options import MqttOptions, TlsFiles
 
 LEVELS = ("debug", "info", "warning", "error")

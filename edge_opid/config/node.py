@@ -1,6 +1,6 @@
 """What a node is told once, at its start: every setting, its default, its reason and its check.
 
-A mistake raises `NodeConfigError`, which names the key as it stands in the file (`node.gate`,
+A mistake raises `SettingError`, which names the key as it stands in the file (`node.gate`,
 `sensors[1].knots`), so that whoever reads the file can say the line, too.
 """
 
@@ -8,34 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 
 from edge_opid.config.schema import DURATION_S_MAX
-from edge_opid.errors import OpidError, WireError, shown
+from edge_opid.errors import SettingError, WireError, shown
 from edge_opid.layout.layout import BIAS
 from edge_opid.learner.settings import LIMIT, stiffness_fault
-from edge_opid.node.foreign import ForeignTopic
+from edge_opid.wire.foreign import ForeignTopic
 from edge_opid.wire.ids import check_id
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.schema import Text
 from edge_opid.wire.topics import ROOT, Filter
 
 FORMATS = ("msgpack", "json")
-
-
-class NodeConfigError(OpidError, ValueError):
-    """A setting is at fault. `key` is where it stands; the sentence begins with it.
-
-    >>> NodeConfig(site="farm", node="n1", classes=("a", "b"), sensors=(SensorConfig("t"),), rho=0)
-    Traceback (most recent call last):
-    ...
-    edge_opid.config.node.NodeConfigError: node.rho must be above 0, got 0
-    """
-
-    def __init__(self, key: str, complaint: str) -> None:
-        super().__init__(f"{key} {complaint}")
-        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +36,7 @@ class SensorConfig:
     """
 
     id: str
+    _: KW_ONLY
     role: str = ""
     reference: float | None = None
     scale: float | None = None
@@ -65,12 +52,12 @@ class SensorConfig:
         _check_name(self.id, f"{key}.id")
         _check_name(self.role, f"{key}.role")
         if BIAS in (self.id, self.role):
-            raise NodeConfigError(f"{key}.id", f"must not be {BIAS!r}: that column is the node's")
+            raise SettingError(f"{key}.id", f"must not be {BIAS!r}: that column is the node's")
         if (self.reference is None) != (self.scale is None):
             given, missing = (
                 ("reference", "scale") if self.scale is None else ("scale", "reference")
             )
-            raise NodeConfigError(f"{key}.{given}", f"needs {missing} beside it: give both or none")
+            raise SettingError(f"{key}.{given}", f"needs {missing} beside it: give both or none")
         if self.reference is not None and self.scale is not None:
             _within(self.reference, f"{key}.reference", -LIMITS.number_max, LIMITS.number_max)
             _above(self.scale, f"{key}.scale")
@@ -110,16 +97,16 @@ class ForeignConfig:
         try:
             Filter(self.filter)
         except WireError as error:
-            raise NodeConfigError(f"{key}.filter", f"cannot be: {error}") from error
+            raise SettingError(f"{key}.filter", f"cannot be: {error}") from error
         if self.filter.split("/")[0] in (ROOT.split("/", maxsplit=1)[0], "#", "+"):
-            raise NodeConfigError(
+            raise SettingError(
                 f"{key}.filter", f"must not reach {ROOT}/, got {shown(self.filter)}: name its root"
             )
         try:
             sensors = self.topic.sensors.values()
         except WireError as error:
             about = "source" if str(error).startswith("source") else "fields"
-            raise NodeConfigError(f"{key}.{about}", f"cannot be: {error}") from error
+            raise SettingError(f"{key}.{about}", f"cannot be: {error}") from error
         _known([name for name in sensors if "{" not in name], ids, f"{key}.fields")
 
 
@@ -171,7 +158,7 @@ class NodeConfig:
 
     def _check_classes(self) -> None:
         if not 2 <= len(self.classes) <= LIMITS.classes_max:
-            raise NodeConfigError(
+            raise SettingError(
                 "node.classes",
                 f"must be 2 to {LIMITS.classes_max} names, got {len(self.classes)}",
             )
@@ -179,12 +166,12 @@ class NodeConfig:
             try:
                 Text().check(name, "a class")
             except WireError as error:
-                raise NodeConfigError("node.classes", f"cannot be: {error}") from error
+                raise SettingError("node.classes", f"cannot be: {error}") from error
         _unique(self.classes, "node.classes")
 
     def _check_sensors(self) -> None:
         if not 1 <= len(self.sensors) <= LIMITS.sensors_max:
-            raise NodeConfigError(
+            raise SettingError(
                 "sensors", f"must be 1 to {LIMITS.sensors_max}, got {len(self.sensors)}"
             )
         for place, sensor in enumerate(self.sensors):
@@ -193,7 +180,7 @@ class NodeConfig:
         _unique(ids, "sensors", "id")
         _unique([sensor.role for sensor in self.sensors], "sensors", "role")
         if self.columns > LIMITS.columns_max:
-            raise NodeConfigError(
+            raise SettingError(
                 "sensors",
                 f"must take at most {LIMITS.columns_max} columns, the bias included, got "
                 f"{self.columns}: use fewer knots",
@@ -207,7 +194,7 @@ class NodeConfig:
         _above(self.rho, "node.rho")
         fault = stiffness_fault(self.lam, self.rho, self.gate)
         if fault:
-            raise NodeConfigError("node.gate", fault)
+            raise SettingError("node.gate", fault)
         _above(self.forgetting, "node.forgetting", at_most=1)
         # 4 bytes a value are kept until the end of the warm-up: 10,000 × 160 would be 6.4 MB.
         _whole(self.warmup_readings, "node.warmup_readings", 2, 10_000)
@@ -221,7 +208,7 @@ class NodeConfig:
         _above(self.commit_s, "node.commit_s", at_most=3_600)
         _whole(self.commit_records, "node.commit_records", 1, 10_000)
         if self.prediction_format not in FORMATS:
-            raise NodeConfigError(
+            raise SettingError(
                 "node.prediction_format",
                 f"must be {' or '.join(FORMATS)}, got {shown(self.prediction_format)}",
             )
@@ -236,23 +223,23 @@ def _check_name(value: object, key: str) -> None:
     try:
         check_id(value, key)
     except WireError as error:
-        raise NodeConfigError(key, str(error).removeprefix(f"{key} ")) from error
+        raise SettingError(key, str(error).removeprefix(f"{key} ")) from error
 
 
 def _within(value: float, key: str, low: float, high: float) -> None:
     if not low <= value <= high:  # false for NaN, too
-        raise NodeConfigError(key, f"must be from {low:g} to {high:g}, got {value}")
+        raise SettingError(key, f"must be from {low:g} to {high:g}, got {value}")
 
 
 def _whole(value: int, key: str, low: int, high: int) -> None:
     if not isinstance(value, int) or not low <= value <= high:
-        raise NodeConfigError(key, f"must be a whole number from {low} to {high}, got {value}")
+        raise SettingError(key, f"must be a whole number from {low} to {high}, got {value}")
 
 
 def _above(value: float, key: str, at_most: float = math.inf) -> None:
     bound = "" if at_most == math.inf else f" and at most {at_most:g}"
     if not (LIMITS.positive_min <= value <= min(at_most, LIMITS.number_max)):
-        raise NodeConfigError(key, f"must be above 0{bound}, got {value}")
+        raise SettingError(key, f"must be above 0{bound}, got {value}")
 
 
 def _unique(names: Iterable[str], key: str, what: str = "") -> None:
@@ -261,11 +248,11 @@ def _unique(names: Iterable[str], key: str, what: str = "") -> None:
     for place, name in enumerate(names):
         if name in seen:
             where = f"{key}[{place}].{what}" if what else key
-            raise NodeConfigError(where, f"must differ from the others, got {name!r} twice")
+            raise SettingError(where, f"must differ from the others, got {name!r} twice")
         seen.add(name)
 
 
 def _known(names: Iterable[str], ids: list[str], key: str) -> None:
     for name in names:
         if name not in ids:
-            raise NodeConfigError(key, f"names no sensor {shown(name)}; there are {ids}")
+            raise SettingError(key, f"names no sensor {shown(name)}; there are {ids}")

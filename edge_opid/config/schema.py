@@ -1,8 +1,9 @@
 r"""A TOML file and the environment, against the description of what may stand in them.
 
 What the loaders of all programs have in common: which sections and keys there are (`Shape`), and
-one file as it was read (`Document`), which knows where each key came from. What is wrong becomes a
-`SettingError`, which names the key; `Document.blame` adds the file and the line, or the variable.
+one file as it was read (`Document`), which knows the line that each key stands in. What is wrong
+becomes a `SettingError`, which names the key; `Document.blame` adds the file and the line, or the
+variable.
 
 >>> shape = Shape(sections={"log": {"level": "str"}}, lists={})
 >>> document = Document.parse("[log]\nlevel = 3", Path("node.toml"))
@@ -11,8 +12,6 @@ one file as it was read (`Document`), which knows where each key came from. What
 ... except SettingError as error:
 ...     print(document.blame(error.key, error))
 node.toml, line 2: log.level must be text in quotes, got 3
-
-Where a key stands in a TOML file: `tomllib` says it for bad syntax only.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from edge_opid.errors import OpidError, shown
+from edge_opid.errors import ConfigError, SettingError, shown
 from edge_opid.wire.limits import LIMITS
 
 DURATION_S_MAX = 36_525 * 86_400.0  # a century: as good as for ever, and exact in milliseconds
@@ -38,18 +37,6 @@ _WORDS = {
     "tuple[str, ...]": "a list of texts",
     "Mapping[str, str] | str": "a table of texts, or one text",
 }
-
-
-class ConfigError(OpidError, ValueError):
-    """The configuration is at fault: where, which key, what it must be and what it was."""
-
-
-class SettingError(OpidError, ValueError):
-    """A setting is at fault. `key` is where it stands; the sentence begins with it."""
-
-    def __init__(self, key: str, complaint: str) -> None:
-        super().__init__(f"{key} {complaint}")
-        self.key = key
 
 
 def kinds_of(settings: type, *without: str) -> dict[str, str]:
@@ -179,7 +166,7 @@ class Document:
     def blame(self, key: str, error: Exception) -> ConfigError:
         """The error with its place in front: the variable, or the file and the line."""
         where = self.variables.get(key) or place(self.text, key, self.path)
-        return ConfigError(f"{where}: {error}")
+        return ConfigError(f"{where}: {error}", key)
 
 
 def read_text(path: Path) -> str:

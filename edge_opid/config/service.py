@@ -8,7 +8,7 @@ line and the key:
    `OPID_NODE_NODE`); its value is written as in the file, text without quotes. A variable that
    begins with a section but names no key of it is refused like any other mistake.
 3. Every section and every key is known, every value of its type, nothing needed is missing.
-4. The values make sense (`NodeConfig`, and the broker's in `common_sections`).
+4. The values make sense (`NodeConfig`, and the broker's in `config.broker`).
 
 Secrets are in neither place: `broker.credentials` and `broker.tls_key` name files. A relative path
 is relative to the file's folder.
@@ -22,13 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_opid.config.broker import BROKER, LOG, broker_options, log_level
-from edge_opid.config.node import ForeignConfig, NodeConfig, NodeConfigError, SensorConfig
-from edge_opid.config.schema import ConfigError, Document, SettingError, Shape, Table, read_text
+from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
+from edge_opid.config.schema import Document, Shape, Table, read_text
 from edge_opid.config.schema import kinds_of as _kinds
-from edge_opid.errors import shown
+from edge_opid.errors import SettingError, shown
 from edge_opid.link.options import MqttOptions
-
-__all__ = ["ConfigError", "ServiceConfig", "load_config", "parse_config"]
 
 KEY_HEX_CHARS = 64  # an Ed25519 verify key
 
@@ -73,13 +71,13 @@ def parse_config(
     >>> parse_config('[node]\nsite = "farm"\ngaet = 8.0', {}, Path("n.toml"))
     Traceback (most recent call last):
     ...
-    edge_opid.config.schema.ConfigError: n.toml, line 3: node.gaet is not a key; did you mean gate?
+    edge_opid.errors.ConfigError: n.toml, line 3: node.gaet is not a key; did you mean gate?
     """
     document = Document.parse(text, path)
     try:
         document.override(environment, SHAPE)
         return _build(SHAPE.check(document.tables), path.parent)
-    except (SettingError, NodeConfigError) as error:
+    except SettingError as error:
         raise document.blame(error.key, error) from error
 
 
@@ -94,7 +92,7 @@ def _build(found: Table, folder: Path) -> ServiceConfig:
     for key in keys:
         if not re.fullmatch(f"[0-9a-f]{{{KEY_HEX_CHARS}}}", key):
             complaint = f"must be Ed25519 keys, {KEY_HEX_CHARS} hex digits each, got {shown(key)}"
-            raise NodeConfigError("gateway.keys", complaint)
+            raise SettingError("gateway.keys", complaint)
     return ServiceConfig(
         node=node,
         broker=broker_options(found, f"opid-{node.site}-{node.node}", folder),

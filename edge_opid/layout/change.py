@@ -11,7 +11,7 @@ from edge_opid.learner.contract import Learner
 L = TypeVar("L", bound=Learner)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What happens to sensors and columns between one layout and the next.
 

@@ -280,7 +280,9 @@ class Cost:
 
     @property
     def _settings(self) -> Settings:
-        return Settings(self.vanishing_columns, self.surviving_columns, self.classes)
+        return Settings(
+            vanishing=self.vanishing_columns, surviving=self.surviving_columns, classes=self.classes
+        )
 
     def __str__(self) -> str:
         columns = self.vanishing_columns + self.surviving_columns

@@ -2,7 +2,7 @@
 
 from edge_opid.learner.contract import Learner, Scores
 from edge_opid.learner.gram import GramLearner
-from edge_opid.learner.settings import Settings, SettingsError
+from edge_opid.learner.settings import Settings
 from edge_opid.learner.summary import Summary
 from edge_opid.learner.woodbury import WoodburyLearner
 
@@ -11,7 +11,6 @@ __all__ = [
     "Learner",
     "Scores",
     "Settings",
-    "SettingsError",
     "Summary",
     "WoodburyLearner",
 ]

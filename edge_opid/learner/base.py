@@ -10,14 +10,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from edge_opid import native as kernels
-from edge_opid.errors import ReadingError, Refusal
-from edge_opid.learner import changes
+from edge_opid.errors import LayoutError, ReadingError, Refusal
 from edge_opid.learner.checks import as_batch
 from edge_opid.learner.contract import Learner
 from edge_opid.learner.settings import EVIDENCE_MAX, LIMIT, Settings
 from edge_opid.learner.statistics import Statistics, carried
 from edge_opid.learner.summary import Summary, check_agreement
+from edge_opid.native import available, choose
 from edge_opid.native.packing import Floats, upper
 
 
@@ -36,21 +35,29 @@ class OnePassLearner(ABC):
         limit: float = LIMIT,
         evidence_max: float = EVIDENCE_MAX,
         dtype: DTypeLike = np.float32,
-        kernel: str | None = None,
+        native: str | None = None,
     ) -> None:
         kind = np.dtype(dtype).name
         self._begin(
             Settings(
-                vanishing, surviving, classes, lam, rho, forgetting, limit, evidence_max, kind
+                vanishing=vanishing,
+                surviving=surviving,
+                classes=classes,
+                lam=lam,
+                rho=rho,
+                forgetting=forgetting,
+                limit=limit,
+                evidence_max=evidence_max,
+                dtype=kind,
             ),
-            kernel,
+            native,
         )
         self._restore(_nothing(self.settings))
 
-    def _begin(self, settings: Settings, kernel: str | None) -> None:
+    def _begin(self, settings: Settings, native: str | None) -> None:
         self.settings = settings
-        self.kernel = kernels.choose(kernel, settings.dtype)
-        self._kernel = kernels.available[self.kernel]
+        self.native = choose(native, settings.dtype)
+        self._steps = available[self.native]
         self._shape = (settings.width,)
         self._readings = 0
         self._evidence = 0.0
@@ -105,7 +112,7 @@ class OnePassLearner(ABC):
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:
         """Learn one reading, filling `scores` (2×c) with the predictions made before."""
 
-    def _counted(self) -> None:
+    def _count_reading(self) -> None:
         """One more reading; see `Settings.evidence_max`."""
         self._readings += 1
         self._evidence = self.settings.forgetting * self._evidence + 1
@@ -121,10 +128,10 @@ class OnePassLearner(ABC):
         """Learn n×d readings with n labels: all of them, or, if one is bad, none.
 
         `batch` readings go into one Woodbury step (Eq. 10 with n > 1), by NumPy. Left to itself,
-        the compiled kernel takes them one by one, which is faster, and NumPy 32 at a time.
+        the C file takes them one by one, which is faster, and NumPy 32 at a time.
         """
         rows, labels = as_batch(X, y, self.settings)
-        step = batch or (1 if self.kernel == "compiled" else 32)
+        step = batch or (1 if self.native == "compiled" else 32)
         if step == 1:
             for x, label in zip(rows, labels, strict=True):
                 self._learn(x, label, None)
@@ -148,7 +155,7 @@ class OnePassLearner(ABC):
 
         Its readings have the columns named here first, in this order, then the others as before.
         """
-        sources = changes.resplit(self.settings.width, vanishing)
+        sources = resplit_sources(self.settings.width, vanishing)
         return self.rearrange(sources, len(vanishing))
 
     def inherit(
@@ -164,7 +171,7 @@ class OnePassLearner(ABC):
         `new` fresh ones; `vanishing` are numbers in that list, and come first in its readings.
         The survivors' statistics count `carry` times; for the rest, the ridge is centred at W^(s).
         """
-        sources = changes.inherit(self.settings.width, kept, new, vanishing)
+        sources = inherit_sources(self.settings.width, kept, new, vanishing)
         return self.rearrange(sources, len(vanishing), carry)
 
     def rearrange(self, sources: Sequence[int | None], vanishing: int, carry: float = 1.0) -> Self:
@@ -172,7 +179,7 @@ class OnePassLearner(ABC):
 
         `resplit` and `inherit` are two cases of it; `Layout.change_to` gives the sources by name.
         """
-        changes.check(sources, self.settings.width, vanishing, carry)
+        _check_sources(sources, self.settings.width, vanishing, carry)
         known = carried(self._statistics(), sources, carry, self.settings.lam, self.settings.rho)
         surviving = len(sources) - vanishing
         return self._made(replace(self.settings, vanishing=vanishing, surviving=surviving), known)
@@ -187,11 +194,11 @@ class OnePassLearner(ABC):
         for name in ("B", "moments", "centre"):
             if name in saved:
                 saved[name] = np.pad(saved[name], ((0, 0), (0, more)))
-        return self.from_state(saved, kernel=self.kernel)
+        return self.from_state(saved, native=self.native)
 
     def _made(self, settings: Settings, known: Statistics) -> Self:
         learner = type(self).__new__(type(self))
-        learner._begin(settings, self.kernel)
+        learner._begin(settings, self.native)
         learner._restore(known)
         learner._halve()
         return learner
@@ -213,13 +220,13 @@ class OnePassLearner(ABC):
         packed, moments = known.gram[upper(mine.width)], known.moments
         dtype = dtype or mine.dtype
         return Summary(
-            mine.vanishing,
-            mine.lam,
-            mine.rho,
-            known.readings,
-            known.evidence,
-            packed.astype(dtype),
-            moments.astype(dtype),
+            vanishing=mine.vanishing,
+            lam=mine.lam,
+            rho=mine.rho,
+            readings=known.readings,
+            evidence=known.evidence,
+            gram=packed.astype(dtype),
+            moments=moments.astype(dtype),
         )
 
     @classmethod
@@ -250,26 +257,78 @@ class OnePassLearner(ABC):
         return {"settings": asdict(self.settings), **counters, **arrays}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], *, kernel: str | None = None) -> Self:
+    def from_state(cls, state: dict[str, Any], *, native: str | None = None) -> Self:
         """The learner that `state` was taken from, to the bit."""
         learner = cls.__new__(cls)
-        learner._begin(Settings(**state["settings"]), kernel)
+        learner._begin(Settings(**state["settings"]), native)
         learner._load({name: value for name, value in state.items() if name != "settings"})
         return learner
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied as its state; elsewhere, with the kernel that is there."""
-        return _revived, (type(self), self.state(), self.kernel)
+        """Pickled and copied as its state; elsewhere, computed with what is there."""
+        return _revived, (type(self), self.state(), self.native)
 
     def _load(self, saved: dict[str, Any]) -> None:
         for name, value in saved.items():
             setattr(self, f"_{name}", value.copy() if isinstance(value, np.ndarray) else value)
 
 
-def _revived(cls: type[OnePassLearner], state: dict[str, Any], kernel: str) -> OnePassLearner:
-    return cls.from_state(state, kernel=kernel if kernel in kernels.available else None)
+def _revived(cls: type[OnePassLearner], state: dict[str, Any], native: str) -> OnePassLearner:
+    return cls.from_state(state, native=native if native in available else None)
 
 
 def _nothing(settings: Settings) -> Statistics:
     d, c = settings.width, settings.classes
     return Statistics(np.zeros((d, d)), np.zeros((d, c)), 0, 0.0)
+
+
+# -- which column continues which: an entry for each column of the next learner, None for a new one
+
+
+def resplit_sources(width: int, vanishing: Sequence[int]) -> list[int | None]:
+    """The same columns with these first.
+
+    >>> resplit_sources(5, vanishing=[3, 1])
+    [3, 1, 0, 2, 4]
+    """
+    return _first(list(range(width)), vanishing)
+
+
+def inherit_sources(
+    width: int, kept: Sequence[int], new: int, vanishing: Sequence[int]
+) -> list[int | None]:
+    """The kept columns and then the new ones, those at the places in `vanishing` first.
+
+    >>> inherit_sources(5, kept=[0, 2, 4], new=1, vanishing=[2])
+    [4, 0, 2, None]
+    """
+    if new < 0:
+        raise LayoutError(f"new must be at least 0, got {new}")
+    _check_columns("kept", kept, width)
+    return _first([*kept, *[None] * new], vanishing)
+
+
+def _check_sources(sources: Sequence[int | None], width: int, vanishing: int, carry: float) -> None:
+    """Refuse a change that names a column twice or not at all, or carries more than there is."""
+    _check_columns("sources", [source for source in sources if source is not None], width)
+    if not 0 <= vanishing < len(sources):
+        raise LayoutError(
+            f"vanishing must be 0..{len(sources) - 1} of {len(sources)} columns "
+            f"(one has to survive), got {vanishing}"
+        )
+    if not 0 <= carry <= 1:
+        raise LayoutError(f"carry must be 0..1, got {carry}")
+
+
+def _first(columns: list[int | None], chosen: Sequence[int]) -> list[int | None]:
+    _check_columns("vanishing", chosen, len(columns))
+    rest = [place for place in range(len(columns)) if place not in set(chosen)]
+    return [columns[place] for place in [*chosen, *rest]]
+
+
+def _check_columns(name: str, columns: Sequence[int], width: int) -> None:
+    for column in columns:
+        if not 0 <= column < width:
+            raise LayoutError(f"{name}: column {column} must be 0..{width - 1}")
+    if len(set(columns)) != len(columns):
+        raise LayoutError(f"{name}: a column is named twice in {list(columns)}")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edge_opid.learner import changes
-from edge_opid.learner.base import OnePassLearner
+from edge_opid.learner.base import OnePassLearner, resplit_sources
 from edge_opid.learner.checks import as_label, as_values, beyond
 from edge_opid.learner.contract import Scores
 from edge_opid.learner.settings import Settings
@@ -44,7 +43,7 @@ class GramLearner(OnePassLearner):
     """
 
     _packed: Floats
-    """G's factor, packed (kernel/packing.py): d(d+1)/2 numbers, updated in place."""
+    """G's factor, packed (native/packing.py): d(d+1)/2 numbers, updated in place."""
     _moments: Floats
     """Σ x̃ yᵀ, d×c."""
     _solved: tuple[Floats, Floats] | None = None
@@ -80,15 +79,16 @@ class GramLearner(OnePassLearner):
                 self._solved = self._solve(self._statistics(), mine.vanishing, mine.lam, mine.rho)
             return self._solved[0].copy(), self._solved[1].copy()
         chosen = Settings(
-            self.vanishing if vanishing is None else len(vanishing),
-            self.settings.width - (self.vanishing if vanishing is None else len(vanishing)),
-            self.settings.classes,
-            self.settings.lam if lam is None else lam,
-            self.settings.rho if rho is None else rho,
+            vanishing=self.vanishing if vanishing is None else len(vanishing),
+            surviving=self.settings.width
+            - (self.vanishing if vanishing is None else len(vanishing)),
+            classes=self.settings.classes,
+            lam=self.settings.lam if lam is None else lam,
+            rho=self.settings.rho if rho is None else rho,
         )
         known = self._statistics()
         if vanishing is not None:
-            order = changes.resplit(self.settings.width, vanishing)
+            order = resplit_sources(self.settings.width, vanishing)
             known = known.ordered([column for column in order if column is not None])
         return self._solve(known, chosen.vanishing, chosen.lam, chosen.rho)
 
@@ -125,13 +125,13 @@ class GramLearner(OnePassLearner):
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:  # noqa: ARG002
         mine = self.settings
         values, label = as_values(x, self._shape), as_label(y, mine.classes)
-        bad = self._kernel.learn_gram(
+        bad = self._steps.learn_gram(
             self._packed, self._moments, mine.width, values, label, mine.forgetting, mine.limit
         )
         if bad >= 0:
             raise beyond(values, bad, mine.limit)
         self._solved = None
-        self._counted()
+        self._count_reading()
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
         numpy_twin.absorb_gram(self._packed, X, decay)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import SettingError
 
 LIMIT = 1e6
 """Far above what `Layout` lets through (8), far below what overflows when squared in float32."""
@@ -41,17 +41,13 @@ def stiffness_fault(lam: float, rho: float, gate: float) -> str:
     )
 
 
-class SettingsError(OpidError, ValueError):
-    """A learner was asked for that cannot exist."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The shape of a learner and how it treats what it sees.
 
     >>> Settings(vanishing=2, surviving=0, classes=3)
     Traceback (most recent call last):
-    edge_opid.learner.settings.SettingsError: surviving must be at least 1, got 0
+    edge_opid.errors.SettingError: surviving must be at least 1, got 0
     """
 
     vanishing: int
@@ -75,7 +71,7 @@ class Settings:
         least = {"vanishing": 0, "surviving": 1, "classes": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
-                raise SettingsError(f"{name} must be at least {bound}, got {getattr(self, name)}")
+                raise SettingError(name, f"must be at least {bound}, got {getattr(self, name)}")
         rules = {
             "lam": (0 <= self.lam < math.inf, "at least 0"),
             "rho": (0 < self.rho < math.inf, "above 0"),
@@ -86,7 +82,7 @@ class Settings:
         }
         for name, (holds, wanted) in rules.items():
             if not holds:
-                raise SettingsError(f"{name} must be {wanted}, got {getattr(self, name)}")
+                raise SettingError(name, f"must be {wanted}, got {getattr(self, name)}")
 
     @property
     def width(self) -> int:

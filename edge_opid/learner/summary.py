@@ -12,7 +12,7 @@ from edge_opid.learner.statistics import Matrix, Statistics
 from edge_opid.native.packing import Floats, upper
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Everything another learner or the gateway needs to go on from here, and no reading.
 

@@ -34,7 +34,7 @@ class WoodburyLearner(OnePassLearner):
     first. `classes`: labels are 0 … classes − 1. `lam`, `rho`: λ and ρ of Eq. 2. `forgetting`: β,
     what an old reading counts for after each new one (the ridge fades with the readings, but no
     direction's variance rises above 1/ρ: a stuck sensor cannot overflow the state). `limit`: the
-    largest |value| learned. `dtype`: float32, or float64 for an oracle. `kernel`: "compiled" or
+    largest |value| learned. `dtype`: float32, or float64 for an oracle. `native`: "compiled" or
     "numpy", by default what `edge_opid.native.name` says.
 
     >>> from edge_opid import WoodburyLearner
@@ -50,13 +50,13 @@ class WoodburyLearner(OnePassLearner):
     """
 
     _columns: Floats
-    """U, packed (kernel/packing.py): about D²/2 numbers, updated in place by every reading."""
+    """U, packed (native/packing.py): about D²/2 numbers, updated in place by every reading."""
     _variances: NDArray[np.float64]
     """v, D positive float64: the scale of A⁻¹, which shrinks as 1/readings and must not stall."""
     _B: Floats
     """B of Eq. 4, D×c: Σ [x̃; x^(s)] yᵀ, plus the ridge times its centre."""
     _work: Floats
-    """The kernel's working space, 4·padded(D): nothing in it outlives a call."""
+    """The C file's working space, 4·padded(D): nothing in it outlives a call."""
     _ridge: float
     """What is left of ρ in A after forgetting."""
 
@@ -86,7 +86,7 @@ class WoodburyLearner(OnePassLearner):
 
     def _predict(self, x: Floats, survivors: bool) -> Floats:
         mine, scores = self.settings, np.empty(self.settings.classes)
-        bad = self._kernel.predict(
+        bad = self._steps.predict(
             self._columns,
             self._variances,
             self._B,
@@ -115,7 +115,7 @@ class WoodburyLearner(OnePassLearner):
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:
         mine = self.settings
         values, label = as_values(x, self._shape), as_label(y, mine.classes)
-        bad = self._kernel.learn(
+        bad = self._steps.learn(
             self._columns,
             self._variances,
             self._B,
@@ -133,7 +133,7 @@ class WoodburyLearner(OnePassLearner):
         if bad >= 0:
             raise beyond(values, bad, mine.limit)
         self._ridge *= mine.forgetting
-        self._counted()
+        self._count_reading()
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
         mine = self.settings

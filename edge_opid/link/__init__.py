@@ -19,7 +19,6 @@ from edge_opid.link.contract import (
     MessageDropped,
     PublishRefused,
     SubscriptionRefused,
-    TopicError,
     Will,
 )
 from edge_opid.link.options import MqttOptions, TlsFiles
@@ -37,6 +36,5 @@ __all__ = [
     "PublishRefused",
     "SubscriptionRefused",
     "TlsFiles",
-    "TopicError",
     "Will",
 ]

@@ -27,7 +27,13 @@ from edge_opid.link.contract import Connected, Disconnected, LinkError, Subscrip
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.framed_socket import FramedSocket
 from edge_opid.link.options import HEADER_BYTES, MqttOptions, read_credentials, tls_context
-from edge_opid.link.packets import Framer, Message, PacketError, Refusal, publish_packet
+from edge_opid.link.packets import (
+    Framer,
+    PacketError,
+    UnusablePacket,
+    UsablePacket,
+    publish_packet,
+)
 from edge_opid.link.queues import Outgoing
 from edge_opid.link.versions import MQTT_5
 
@@ -169,7 +175,7 @@ class Connection:
             self._client.unsubscribe(sorted(unsubscribe))
         if subscribe:
             self._subscribe(subscribe)
-        while (message := self._exchange.next_outgoing(self._window)) is not None:
+        while (message := self._exchange.take_outgoing(self._window)) is not None:
             if not self._publish(message):
                 break
 
@@ -187,13 +193,13 @@ class Connection:
         size = len(message.topic.encode()) + len(message.payload) + HEADER_BYTES
         if size > self._packet_bytes_max:
             reason = f"{size} bytes, and the broker takes at most {self._packet_bytes_max}"
-            self._exchange.unsendable(message, reason)
+            self._exchange.take_back(message, reason)
             return True
         info = self._client.publish(message.topic, message.payload, message.qos, message.retain)
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            self._exchange.unsendable(message)
+            self._exchange.take_back(message)
             return False
-        self._exchange.sent(message, info.mid, time.monotonic())
+        self._exchange.mark_sent(message, info.mid, time.monotonic())
         return True
 
     def _wait(self, wait_s: float) -> bool:
@@ -225,15 +231,15 @@ class Connection:
         except PacketError as error:
             self.end = Disconnected(f"{self._broker}: {error}")
 
-    def _take_in(self, item: Message | Refusal | bytes) -> None:
+    def _take_in(self, item: UsablePacket | UnusablePacket | bytes) -> None:
         if isinstance(item, bytes):
             self._pass_on(item)
         elif not self.accepted:
             self.end = Disconnected(f"{self._broker} sent a message before its answer to CONNECT")
-        elif isinstance(item, Message):
-            self._exchange.arrived(item)
+        elif isinstance(item, UsablePacket):
+            self._exchange.put(item)
         else:
-            self._exchange.unusable(item)
+            self._exchange.drop(item)
             if item.qos == 2:  # paho goes through the four steps of QoS 2 with an empty one
                 none = b"" if self.protocol == MQTT_5 else None
                 self._pass_on(
@@ -280,7 +286,7 @@ class Connection:
         granted = getattr(properties, "ReceiveMaximum", 65_535)
         self._window = min(self._options.inflight_max, granted)
         self._packet_bytes_max = getattr(properties, "MaximumPacketSize", PACKET_BYTES_MAX)
-        self._exchange.connected(Connected(flags.session_present, self.protocol))
+        self._exchange.begin_connection(Connected(flags.session_present, self.protocol))
 
     def _refusal(self, reason: str) -> str:
         where = self._options.credentials or "none was given"
@@ -315,7 +321,7 @@ class Connection:
         _properties: Properties,
     ) -> None:
         failure = str(reason) if reason.is_failure else None
-        self._exchange.confirmed(packet_id, failure, time.monotonic())
+        self._exchange.confirm(packet_id, failure, time.monotonic())
 
     def _on_subscribe(
         self,

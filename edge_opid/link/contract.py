@@ -18,15 +18,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 
 
-class LinkError(OpidError, ConnectionError):
+class LinkError(RefusedError, ConnectionError):
     """The connection is at fault: no broker, wrong password, a certificate nobody trusts."""
 
-
-class TopicError(OpidError, ValueError):
-    """The topic or the filter is at fault, and no broker would take it."""
+    def __init__(self, sentence: str) -> None:
+        super().__init__("link", sentence)
 
 
 class Receipt(NamedTuple):
@@ -106,7 +105,7 @@ class MessageDropped:
 LinkEvent = Connected | Disconnected | SubscriptionRefused | PublishRefused | MessageDropped
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LinkCounters:
     """Everything that happened, in numbers; the reasons are the words of the log."""
 

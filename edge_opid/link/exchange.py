@@ -1,9 +1,8 @@
 """Where the caller's thread and the network's thread meet: all shared state, under one lock.
 
 The upper half is called by whoever uses the link, the lower half by the connection. Neither half
-ever waits for the network, and nothing here knows MQTT's bytes.
-
-A bell that wakes the network's thread out of its wait for the socket.
+ever waits for the network, and nothing here knows MQTT's bytes. A `Waker` interrupts the network's
+thread, which waits for its socket, when there is something to send.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import select
 import socket
 import threading
 
+from edge_opid import log
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -22,9 +22,8 @@ from edge_opid.link.contract import (
     PublishRefused,
 )
 from edge_opid.link.options import MqttOptions
-from edge_opid.link.packets import TOO_LARGE, Message, Refusal
+from edge_opid.link.packets import TOO_LARGE, UnusablePacket, UsablePacket
 from edge_opid.link.queues import AckOrder, Mailbox, Outbox, Outgoing
-from edge_opid.service import log
 
 
 class Exchange:
@@ -115,22 +114,22 @@ class Exchange:
         """Whether to stop reading until somebody polls."""
         return self._mailbox.full
 
-    def connected(self, event: Connected) -> None:
+    def begin_connection(self, event: Connected) -> None:
         """A connection was accepted: packet ids start anew, all filters are asked for again."""
         with self.lock:
-            self._order.new_connection()
+            self._order.begin_connection()
             self._acks.clear()
             self._to_subscribe = dict(self._wanted)
             self.counters.connections += 1
             self.state = event
             self._mailbox.put_event(event)
 
-    def disconnected(self, event: Disconnected, *, unconfirmed: bool = False) -> None:
+    def end_connection(self, event: Disconnected, *, unconfirmed: bool = False) -> None:
         """The connection is over: what it left unacknowledged comes again with the next one."""
         with self.lock:
-            self._order.new_connection()
+            self._order.begin_connection()
             self._acks.clear()
-            again = self._outbox.connection_lost()
+            again = self._outbox.requeue_sent()
             self.counters.unconfirmed += again if unconfirmed else 0
             self.counters.faults += event.fault
             gone = self._mailbox.discard_unacknowledged()
@@ -139,18 +138,18 @@ class Exchange:
             self.state = event
             self._mailbox.put_event(event)
 
-    def arrived(self, message: Message) -> None:
+    def put(self, message: UsablePacket) -> None:
         """A message came in."""
         topic, payload, qos, retain, packet_id = message
         if len(payload) > self._options.payload_bytes_max:
-            self.unusable(Refusal(TOO_LARGE, qos, packet_id))
+            self.drop(UnusablePacket(TOO_LARGE, qos, packet_id))
             return
         with self.lock:
             self.counters.received += 1
-            receipt = self._order.arrived(packet_id) if qos else None
+            receipt = self._order.add(packet_id) if qos else None
             self._mailbox.put(Delivery(topic, payload, qos, retain, receipt))
 
-    def unusable(self, refusal: Refusal) -> None:
+    def drop(self, refusal: UnusablePacket) -> None:
         """A message came in that can never be used: it is dropped, counted and acknowledged."""
         with self.lock:
             self.counters.received += 1
@@ -159,7 +158,7 @@ class Exchange:
             if log.worth_a_line(count):
                 self._mailbox.put_event(MessageDropped(refusal.reason, count))
             if refusal.qos == 1:
-                receipt = self._order.arrived(refusal.packet_id)
+                receipt = self._order.add(refusal.packet_id)
                 self._acks += self._order.acknowledge(receipt) or []
 
     def take_acks(self) -> list[int]:
@@ -176,18 +175,18 @@ class Exchange:
             self._to_subscribe, self._to_unsubscribe = {}, set()
             return taken
 
-    def next_outgoing(self, window: int) -> Outgoing | None:
+    def take_outgoing(self, window: int) -> Outgoing | None:
         """The publication to send now, if the window has room."""
         with self.lock:
-            return self._outbox.next(window)
+            return self._outbox.take_next(window)
 
-    def sent(self, message: Outgoing, packet_id: int, now_s: float) -> None:
+    def mark_sent(self, message: Outgoing, packet_id: int, now_s: float) -> None:
         """It is in flight; of QoS 0 nothing more will be heard."""
         with self.lock:
             if message.qos > 0:
-                self._outbox.sent(packet_id, message, now_s)
+                self._outbox.mark_sent(packet_id, message, now_s)
             else:
-                self._outbox.done(message)
+                self._outbox.release(message)
                 self.counters.published += 1
 
     @property
@@ -196,21 +195,21 @@ class Exchange:
         with self.lock:
             return self._outbox.owed_since_s
 
-    def unsendable(self, message: Outgoing, reason: str | None = None) -> None:
+    def take_back(self, message: Outgoing, reason: str | None = None) -> None:
         """With a reason it is thrown away and reported; without, it is tried again later."""
         with self.lock:
             if reason is None:
                 self._outbox.put_back(message)
             else:
-                self._outbox.done(message)
-                self._refused(message, reason)
+                self._outbox.release(message)
+                self._report_refused(message, reason)
 
-    def confirmed(self, packet_id: int, failure: str | None, now_s: float) -> None:
+    def confirm(self, packet_id: int, failure: str | None, now_s: float) -> None:
         """The broker answered a publication: it has it, or (`failure`) will not take it."""
         with self.lock:
-            message = self._outbox.confirmed(packet_id, now_s)
+            message = self._outbox.confirm(packet_id, now_s)
             if message is not None and failure is not None:
-                self._refused(message, failure)
+                self._report_refused(message, failure)
             elif message is not None:
                 self.counters.published += 1
 
@@ -226,7 +225,7 @@ class Exchange:
                 self.waker.hear()
         return seen
 
-    def _refused(self, message: Outgoing, reason: str) -> None:
+    def _report_refused(self, message: Outgoing, reason: str) -> None:
         self.counters.refused["by broker"] += 1
         self._mailbox.put_event(PublishRefused(message.topic, reason))
 

@@ -1,7 +1,4 @@
-"""The link over MQTT: one thread that keeps one connection alive.
-
-How long to wait before the next attempt to connect.
-"""
+"""The link over MQTT: one thread that keeps one connection alive, or makes the next."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from edge_opid import log
 from edge_opid.link.connection import Connection
 from edge_opid.link.contract import (
     Connected,
@@ -24,8 +22,7 @@ from edge_opid.link.exchange import Exchange
 from edge_opid.link.options import MqttOptions, read_credentials, tls_context
 from edge_opid.link.queues import Outgoing
 from edge_opid.link.versions import MQTT_311, Versions
-from edge_opid.service import log
-from edge_opid.wire.filters import check_filter, check_topic
+from edge_opid.wire.topics import check_filter, check_topic
 
 TURN_S = 0.5  # the longest wait of the network's thread; keep-alive needs no more
 
@@ -159,16 +156,16 @@ class MqttLink:
     def _run(self) -> None:
         try:
             while not self._finished():
-                protocol = self._versions.next(time.monotonic())
+                protocol = self._versions.choose(time.monotonic())
                 connection = Connection(self._options, self._exchange, protocol)
                 lasted_s = self._live(connection)
                 end = connection.close(goodbye=self._goodbye and self._finished())
-                self._exchange.disconnected(end, unconfirmed=connection.unconfirmed)
+                self._exchange.end_connection(end, unconfirmed=connection.unconfirmed)
                 self._pause(connection, lasted_s)
         except BaseException as error:  # noqa: BLE001 - `check` raises it where it is seen
             self._death = error
             log.error("link thread ended", trace=True, why=repr(error))
-            self._exchange.disconnected(
+            self._exchange.end_connection(
                 Disconnected(f"the link's thread ended: {error!r}", refused=True, fault=True)
             )
 
@@ -203,13 +200,13 @@ class MqttLink:
         """Learn what the broker speaks, and wait before the next attempt."""
         now_s = time.monotonic()
         if connection.unsupported:
-            self._versions.unsupported(now_s)
-            if self._versions.next(now_s) == MQTT_311:
+            self._versions.note_unsupported(now_s)
+            if self._versions.choose(now_s) == MQTT_311:
                 return
         elif connection.answered:
-            self._versions.answered()
+            self._versions.note_answer()
         elif connection.opened:
-            self._versions.unanswered(now_s)
+            self._versions.note_silence(now_s)
         if lasted_s >= self._options.stable_s:
             self._backoff.reset()
         until = time.monotonic() + self._backoff.next_delay_s()

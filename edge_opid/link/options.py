@@ -8,8 +8,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge_opid.errors import SettingError
 from edge_opid.link.contract import LinkError, Will
-from edge_opid.wire.filters import TOPIC_BYTES_MAX
+from edge_opid.wire.topics import TOPIC_BYTES_MAX
 
 HEADER_BYTES = 64  # room for the fixed header, packet id and properties of a PUBLISH
 CREDENTIALS_BYTES_MAX = 4_096  # two short lines; anything larger is another file
@@ -65,9 +66,11 @@ class MqttOptions:
 
     def __post_init__(self) -> None:
         if not self.client_id:
-            raise LinkError(f"client_id {self.client_id!r} must not be empty: use the node's id")
+            raise SettingError("client_id", "must not be empty: use the node's id")
         if not 0 < self.port < 65_536:
-            raise LinkError(f"port {self.port} of broker {self.host!r} must be 1 to 65535")
+            raise SettingError(
+                "port", f"of broker {self.host!r} must be 1 to 65535, got {self.port}"
+            )
 
 
 def read_credentials(path: Path) -> tuple[str, str]:

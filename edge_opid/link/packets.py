@@ -10,8 +10,8 @@ reads PUBLISH itself and hands every other packet on whole. Its rules, in the or
 3. The properties of a PUBLISH are stepped over, not decoded: we use none of them. Text in them that
    is valid but odd (U+FEFF) made a client close the connection, be sent the message again, and
    close the connection again, for ever.
-4. A PUBLISH that makes no sense or cannot be used is a `Refusal`, with all it takes to acknowledge
-   it. It costs one message, never the connection.
+4. A PUBLISH that makes no sense or cannot be used is an `UnusablePacket`, with all it takes to
+   acknowledge it. It costs one message, never the connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PacketError(LinkError):
     """The broker itself is at fault, and what follows cannot be told apart any more."""
 
 
-class Message(NamedTuple):
+class UsablePacket(NamedTuple):
     """A PUBLISH that can be used. `packet_id` is 0 for QoS 0."""
 
     topic: str
@@ -45,7 +45,7 @@ class Message(NamedTuple):
     packet_id: int
 
 
-class Refusal(NamedTuple):
+class UnusablePacket(NamedTuple):
     """A PUBLISH that cannot be used. With QoS 0 there is nothing to acknowledge."""
 
     reason: str
@@ -61,7 +61,7 @@ class Framer:
     >>> framer = Framer(mqtt_5=True, packet_bytes_max=1_000)
     >>> framer.feed(publish_packet(b"attic", b"21.3", qos=1, packet_id=7, properties=b"\x26..."))
     >>> framer.take()
-    Message(topic='attic', payload=b'21.3', qos=1, retain=False, packet_id=7)
+    UsablePacket(topic='attic', payload=b'21.3', qos=1, retain=False, packet_id=7)
     >>> framer.feed(b"\xd0")  # half a PINGRESP
     >>> framer.take() is None
     True
@@ -95,9 +95,9 @@ class Framer:
             self._at = 0
         self._buffer += data
 
-    def take(self) -> Message | Refusal | bytes | None:
+    def take(self) -> UsablePacket | UnusablePacket | bytes | None:
         """The next message, the next refused one, or another packet whole; None: feed me."""
-        if (self._skip and not self._skipped()) or not self.ready:
+        if (self._skip and not self._skip_refused()) or not self.ready:
             return None
         buffer, at, end = self._buffer, self._at, len(self._buffer)
         length = read_length(buffer, at + 1, end)
@@ -116,13 +116,13 @@ class Framer:
             return self._publish(buffer[at], body, beyond)
         return bytes(buffer[at:beyond])
 
-    def _skipped(self) -> bool:
+    def _skip_refused(self) -> bool:
         step = min(self._skip, self.held)
         self._at += step
         self._skip -= step
         return self._skip == 0
 
-    def _refuse_large(self, body: int, beyond: int) -> Refusal | None:
+    def _refuse_large(self, body: int, beyond: int) -> UnusablePacket | None:
         """Refuse a packet over the limit, once its packet id has arrived."""
         buffer, at = self._buffer, self._at
         first, size = buffer[at], beyond - at
@@ -140,29 +140,29 @@ class Framer:
         self._skip, self._need = size, SHORTEST
         qos = first >> 1 & 3
         packet_id = self._packet_id(qos, body, beyond)
-        return Refusal(TOO_LARGE, qos if packet_id else 0, packet_id)
+        return UnusablePacket(TOO_LARGE, qos if packet_id else 0, packet_id)
 
-    def _publish(self, first: int, body: int, end: int) -> Message | Refusal:
+    def _publish(self, first: int, body: int, end: int) -> UsablePacket | UnusablePacket:
         """Take a whole PUBLISH apart: topic, packet id, properties, payload."""
         buffer, qos = self._buffer, first >> 1 & 3
         packet_id = self._packet_id(qos, body, end) if qos else 0
         if end - body < 2 or qos == 3 or (qos and not packet_id):
-            return Refusal(MALFORMED, 0, 0)
+            return UnusablePacket(MALFORMED, 0, 0)
         topic_end = body + 2 + (buffer[body] << 8 | buffer[body + 1])
         payload = topic_end + 2 if qos else topic_end
         if self._mqtt_5:
             payload = _beyond_properties(buffer, payload, end)
         if payload > end:
-            return Refusal(MALFORMED, qos, packet_id)
+            return UnusablePacket(MALFORMED, qos, packet_id)
         if qos == 2:
-            return Refusal(NOT_ASKED_FOR, qos, packet_id)
+            return UnusablePacket(NOT_ASKED_FOR, qos, packet_id)
         try:
             topic = buffer[body + 2 : topic_end].decode()
         except UnicodeDecodeError:
-            return Refusal(NOT_UTF8, qos, packet_id)
+            return UnusablePacket(NOT_UTF8, qos, packet_id)
         if not topic:
-            return Refusal(NO_TOPIC, qos, packet_id)
-        return Message(topic, bytes(buffer[payload:end]), qos, bool(first & 1), packet_id)
+            return UnusablePacket(NO_TOPIC, qos, packet_id)
+        return UsablePacket(topic, bytes(buffer[payload:end]), qos, bool(first & 1), packet_id)
 
     def _packet_id(self, qos: int, body: int, end: int) -> int:
         """The packet id after the topic; 0 where there is none."""

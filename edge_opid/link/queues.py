@@ -1,8 +1,9 @@
-"""What has arrived and nobody has asked for yet: deliveries and events, bounded, across threads.
+"""The three queues of a link, each bounded.
 
-What `publish` took and the broker has not confirmed yet: bounded, in order.
-
-Acknowledgements in arrival order (MQTT-4.6.0-2), whatever order the work was finished in.
+- `Mailbox`: what has arrived and nobody has polled for yet.
+- `Outbox`: what `publish` took and the broker has not confirmed yet.
+- `AckOrder`: what was polled and is not acknowledged yet. Acknowledgements leave in the order of
+  arrival (MQTT-4.6.0-2), whatever order the work was finished in.
 """
 
 from __future__ import annotations
@@ -95,12 +96,12 @@ class Outbox:
     >>> outbox = Outbox(messages_max=2, bytes_max=100)
     >>> [outbox.offer(Outgoing("t", bytes([n]), 1, False)) for n in range(3)]
     [True, True, False]
-    >>> outbox.sent(7, outbox.next(window=256), now_s=5.0)
+    >>> outbox.mark_sent(7, outbox.take_next(window=256), now_s=5.0)
     >>> outbox.owed_since_s
     5.0
-    >>> outbox.connection_lost()  # back to the head of the line
+    >>> outbox.requeue_sent()  # back to the head of the line
     1
-    >>> outbox.next(window=256).payload
+    >>> outbox.take_next(window=256).payload
     b'\x00'
     """
 
@@ -124,8 +125,8 @@ class Outbox:
         self._bytes += size
         return True
 
-    def next(self, window: int) -> Outgoing | None:
-        """The message to send now, if the window has room. Follow with `sent` or `done`."""
+    def take_next(self, window: int) -> Outgoing | None:
+        """The message to send now, if the window has room. Follow with `mark_sent` or `release`."""
         if not self._line or len(self._flying) >= window:
             return None
         return self._line.popleft()
@@ -134,7 +135,7 @@ class Outbox:
         """It could not be sent after all: the head of the line is its place."""
         self._line.appendleft(message)
 
-    def sent(self, packet_id: int, message: Outgoing | None, now_s: float) -> None:
+    def mark_sent(self, packet_id: int, message: Outgoing | None, now_s: float) -> None:
         """It is in flight under this packet id."""
         if message is not None:
             if not self._flying:
@@ -150,20 +151,20 @@ class Outbox:
         """
         return self._owed_since_s if self._flying else None
 
-    def confirmed(self, packet_id: int, now_s: float) -> Outgoing | None:
+    def confirm(self, packet_id: int, now_s: float) -> Outgoing | None:
         """The broker has it: forget it, and return what it was."""
         if packet_id == next(iter(self._flying), None):
             self._owed_since_s = now_s
         message = self._flying.pop(packet_id, None)
         if message is not None:
-            self.done(message)
+            self.release(message)
         return message
 
-    def done(self, message: Outgoing) -> None:
+    def release(self, message: Outgoing) -> None:
         """Give back the memory this message took."""
         self._bytes -= len(message.payload)
 
-    def connection_lost(self) -> int:
+    def requeue_sent(self) -> int:
         """What was in flight may have been lost: send it again first, in the same order."""
         count = len(self._flying)
         self._line.extendleft(reversed(self._flying.values()))
@@ -177,12 +178,12 @@ class AckOrder:
     It keeps one entry for each delivery that waits, which the broker's window bounds.
 
     >>> order = AckOrder()
-    >>> first, second = order.arrived(packet_id=11), order.arrived(packet_id=12)
+    >>> first, second = order.add(packet_id=11), order.add(packet_id=12)
     >>> order.acknowledge(second)  # done first, but it has to wait for its elder
     []
     >>> order.acknowledge(first)
     [11, 12]
-    >>> order.new_connection()  # packet ids mean something else from here on
+    >>> order.begin_connection()  # packet ids mean something else from here on
     >>> order.acknowledge(first) is None
     True
     """
@@ -195,13 +196,13 @@ class AckOrder:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def new_connection(self) -> None:
+    def begin_connection(self) -> None:
         """Forget everything that waits: its packet ids died with the connection."""
         self._connection += 1
         self._first = 0
         self._waiting.clear()
 
-    def arrived(self, packet_id: int) -> Receipt:
+    def add(self, packet_id: int) -> Receipt:
         """Note an arrival, at the end of the line."""
         self._waiting.append((packet_id, False))
         return Receipt(self._connection, self._first + len(self._waiting) - 1)

@@ -19,8 +19,8 @@ class Versions:
     `again_s` after it was left.
 
     >>> versions = Versions(mqtt_5_first=True, again_s=3_600.0)
-    >>> versions.unsupported(now_s=0.0)
-    >>> versions.next(now_s=1.0), versions.next(now_s=3_600.0)
+    >>> versions.note_unsupported(now_s=0.0)
+    >>> versions.choose(now_s=1.0), versions.choose(now_s=3_600.0)
     ('MQTT 3.1.1', 'MQTT 5')
     """
 
@@ -30,28 +30,28 @@ class Versions:
         self._left_s: float | None = None  # when the first choice was left
         self._unanswered = 0  # CONNECTs of this version in a row
 
-    def next(self, now_s: float) -> str:
+    def choose(self, now_s: float) -> str:
         """The version to speak now."""
         if self._left_s is not None and now_s - self._left_s >= self._again_s:
             self._return()
         return self._first if self._left_s is None else self._other
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """The broker took the version, whatever it thought of the password."""
         self._unanswered = 0
 
-    def unsupported(self, now_s: float) -> None:
+    def note_unsupported(self, now_s: float) -> None:
         """The broker said that it does not have the version."""
         if self._left_s is not None:
             self._return()
         else:
             self._left_s, self._unanswered = now_s, 0
 
-    def unanswered(self, now_s: float) -> None:
+    def note_silence(self, now_s: float) -> None:
         """The broker hung up before its answer, or gave none."""
         self._unanswered += 1
         if self._left_s is not None or self._unanswered >= DOUBTS:
-            self.unsupported(now_s)
+            self.note_unsupported(now_s)
 
     def _return(self) -> None:
         self._left_s, self._unanswered = None, 0

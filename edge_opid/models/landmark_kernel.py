@@ -44,7 +44,7 @@ Floats = NDArray[np.float32]
 ARRAYS = ("W_s", "new", "centre", "scale", "support", "A", "bias")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactKernel:
     """Scores from columns: K·A + bias, with K the kernel between a reading and the landmarks.
 
@@ -134,7 +134,7 @@ class CompactKernel:
         """The model that `state` described."""
         kind, size = saved["kernel"].tolist()
         arrays = {name: saved[name] for name in ARRAYS}
-        return cls(saved["version"], **arrays, kind=int(kind), size=size)
+        return cls(version=saved["version"], **arrays, kind=int(kind), size=size)
 
 
 Parts = Mapping[str, NDArray[Any]]

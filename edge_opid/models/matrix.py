@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 from edge_opid.wire import Weights
 
 FOLDED = "folded"
@@ -22,12 +22,8 @@ WEIGHT_MAX = 1e30
 """With 160 columns, each as large as a learner takes (1e6), no score overflows in float32."""
 
 
-class ModelError(OpidError, ValueError):
+class ModelError(RefusedError, ValueError):
     """Weights that do not fit: `reason` is a word to count by."""
-
-    def __init__(self, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.reason = reason
 
 
 class Predictor(Protocol):

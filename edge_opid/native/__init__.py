@@ -1,12 +1,12 @@
-"""Which kernel does the arithmetic: the compiled one, or its NumPy twin.
+"""The arithmetic of a learner's hot steps: one C file, and its twin in NumPy.
 
-    >>> from edge_opid import kernel
-    >>> kernel.name in ("compiled", "numpy")
+    >>> from edge_opid import native
+    >>> native.name in ("compiled", "numpy")
     True
 
-`python -m edge_opid.native` prints the same. The compiled kernel is used wherever `pip install`
-found a compiler; set `EDGE_OPID_KERNEL=numpy` to do without it. Both keep the same bytes, agree
-to rounding, and each repeats its own bits when the same readings are replayed.
+`python -m edge_opid.native` prints the same. The C file is used wherever `pip install` found a
+compiler; set `EDGE_OPID_NATIVE=numpy` to do without it. Both keep the same bytes, agree to
+rounding, and each repeats its own bits when the same readings are replayed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import DTypeLike
 
+from edge_opid.errors import SettingError
 from edge_opid.native import numpy_twin
 
 _compiled: ModuleType | None
@@ -29,24 +30,24 @@ available: dict[str, ModuleType] = {"numpy": numpy_twin}
 if _compiled is not None:
     available["compiled"] = _compiled
 
-_wanted = os.environ.get("EDGE_OPID_KERNEL", "compiled" if _compiled is not None else "numpy")
+_wanted = os.environ.get("EDGE_OPID_NATIVE", "compiled" if _compiled is not None else "numpy")
 if _wanted not in available:
-    raise ImportError(f"EDGE_OPID_KERNEL={_wanted!r}: this install has {sorted(available)}")
+    raise ImportError(f"EDGE_OPID_NATIVE={_wanted!r}: this install has {sorted(available)}")
 
 name: str = _wanted
-"""The kernel that new float32 learners use."""
+"""What new float32 learners compute with."""
 
 
 def choose(wanted: str | None, dtype: DTypeLike) -> str:
-    """The kernel for a learner: float64 is always NumPy's, float32 as wanted, or the default.
+    """What a learner computes with: float64 always with NumPy, float32 as wanted, or the default.
 
     >>> choose(None, np.float64)
     'numpy'
     """
     if wanted is not None and wanted not in available:
-        raise ValueError(f"kernel {wanted!r}: this install has {sorted(available)}")
+        raise SettingError("native", f"must be one of {sorted(available)} here, got {wanted!r}")
     if np.dtype(dtype) != np.float32:
         if wanted == "compiled":
-            raise ValueError(f"the compiled kernel works in float32, not in {np.dtype(dtype)}")
+            raise SettingError("native", f"'compiled' works in float32, not in {np.dtype(dtype)}")
         return "numpy"
     return wanted or name

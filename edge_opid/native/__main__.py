@@ -1,5 +1,5 @@
-"""`python -m edge_opid.native`: which kernel this install runs."""
+"""`python -m edge_opid.native`: what this install computes with, compiled or numpy."""
 
-from edge_opid import native as kernel
+from edge_opid import native
 
-print(kernel.name)  # noqa: T201
+print(native.name)  # noqa: T201

@@ -413,7 +413,7 @@ done:
 static PyMethodDef methods[] = {FAST(learn), FAST(predict), FAST(learn_gram), {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_compiled", "The compiled kernel: see edge_opid.native.", 0, methods,
+    PyModuleDef_HEAD_INIT, "_compiled", "The hot steps, compiled: see edge_opid.native.", 0, methods,
     NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__compiled(void) { return PyModuleDef_Init(&definition); }

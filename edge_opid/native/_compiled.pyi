@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from .packing import Floats
+from edge_opid.native.packing import Floats
 
 def learn(
     columns: Floats,

@@ -1,6 +1,6 @@
-"""The kernel in NumPy: used where nothing was compiled, for float64, and for batches.
+"""The hot steps in NumPy: used where nothing was compiled, for float64, and for batches.
 
-Its functions take the arguments of the compiled kernel's, and keep the same bytes. The letters
+Its functions take the arguments of the C file's, and keep the same bytes. The letters
 are the paper's: A⁻¹ = U diag(v) Uᵀ, B, λ.
 """
 
@@ -118,7 +118,7 @@ def learn(
     columns: Floats,
     v: NDArray[np.float64],
     B: Floats,
-    work: Floats,  # noqa: ARG001  the compiled kernel's working space
+    work: Floats,  # noqa: ARG001  the C file's working space
     vanishing: int,
     surviving: int,
     x: Floats,

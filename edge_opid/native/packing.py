@@ -1,11 +1,11 @@
 """How a unit upper triangular factor lies in memory: the one place that knows.
 
-Both kernels work on the same bytes, so a state written by one is read by the other.
+C and NumPy work on the same bytes, so a state written by one is read by the other.
 
 **WoodburyLearner**, A⁻¹ = U diag(v) Uᵀ: column j of U is stored from its top down to the end of
 its *slab*, a group of 32 neighbouring columns, so that a slab is one dense block (32 × height, a
-row of the block being a column of U) that NumPy can multiply, while the C kernel walks it column
-by column. Heights are multiples of 8, the lanes of the C kernel. About half of D×D is stored:
+row of the block being a column of U) that NumPy can multiply, while the C file walks it column by
+column. Heights are multiples of 8, the lanes of the C file. About half of D×D is stored:
 4·(D²/2 + 16·D) bytes in float32.
 
 >>> packed_size(125) * 4, 125 * 125 * 4

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 
 Matrix = NDArray[np.float64]
 FLOOR = float(np.finfo(np.float64).eps)
@@ -25,8 +25,11 @@ FLOOR = float(np.finfo(np.float64).eps)
 _told: ContextVar[list[str] | None] = ContextVar("told", default=None)
 
 
-class NumbersError(OpidError, ArithmeticError):
+class NumbersError(RefusedError, ArithmeticError):
     """Numbers that no decomposition can help: not finite."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("nonfinite", sentence)
 
 
 @contextmanager

@@ -64,16 +64,18 @@ def summarised(local_models: LocalModels, layout_version: int) -> list[Effect]:
     known = learner.summary("float32")
     width, classes = known.moments.shape
     summary = SummaryMessage(
-        layout_version,
-        width,
-        classes,
-        tuple(local_models.alive),
-        tuple(sensor for sensor in local_models.vanishing if sensor not in local_models.silent),
-        known.lam,
-        known.rho,
-        known.readings,
-        known.evidence,
-        to_bytes(known.gram),
-        to_bytes(known.moments),
+        layout_version=layout_version,
+        width=width,
+        classes=classes,
+        sensors=tuple(local_models.alive),
+        vanishing=tuple(
+            sensor for sensor in local_models.vanishing if sensor not in local_models.silent
+        ),
+        lam=known.lam,
+        rho=known.rho,
+        readings=known.readings,
+        evidence=known.evidence,
+        gram=to_bytes(known.gram),
+        moment=to_bytes(known.moments),
     )
     return [summary]

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # ships no types
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 from edge_opid.wire import InstanceId
 
 
-class JournalError(OpidError, ValueError):
+class JournalError(RefusedError, ValueError):
     """A record of the journal is not one of ours: another version wrote it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("journal", sentence)
 
 
 class Accepted(NamedTuple):

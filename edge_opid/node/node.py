@@ -25,7 +25,6 @@ from edge_opid.node import journal_records as inputs
 from edge_opid.node.actions import Action, Append, Commit, Refused, Release
 from edge_opid.node.effects import Effect, Predicted
 from edge_opid.node.external_model import ExternalModel
-from edge_opid.node.foreign import ForeignTopic, parse
 from edge_opid.node.journal_records import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from edge_opid.node.orders import verified
 from edge_opid.node.publications import GatewayReports, Publications, short_line
@@ -47,6 +46,7 @@ from edge_opid.wire import (
     WireError,
     decode,
 )
+from edge_opid.wire.foreign import ForeignTopic, parse
 
 _parsed = lru_cache(maxsize=512)(Topic.parse)
 """A node hears the same few topics again and again."""

@@ -15,19 +15,15 @@ from dataclasses import dataclass
 
 from nacl.signing import VerifyKey
 
-from edge_opid.errors import LayoutError, OpidError
+from edge_opid.errors import LayoutError, RefusedError
 from edge_opid.layout import Layout, Sensor
 from edge_opid.learner.settings import LIMIT, stiffness_fault
 from edge_opid.models import model_from_weights
 from edge_opid.wire import LIMITS, Desired, SensorDescription, decode, digest, open_sealed
 
 
-class OrderError(OpidError, ValueError):
+class OrderError(RefusedError, ValueError):
     """A document that was refused: `reason` is a word to count by."""
-
-    def __init__(self, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from edge_opid.config.node import NodeConfig
+from edge_opid.log import worth_a_line
 from edge_opid.node.actions import Action, Publish, Warn
 from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
 from edge_opid.node.state import NodeState
-from edge_opid.service.log import worth_a_line
 from edge_opid.wire import (
     LIMITS,
     Ack,
@@ -106,13 +106,13 @@ class Publications:
         classes = self._config.classes
         scores = dict(zip(classes, made.scores.tolist(), strict=True))
         prediction = Prediction(
-            made.instance,
-            made.time_ms,
-            classes[made.winner],
-            scores,
-            made.model_version,
-            layout_version,
-            made.predictor,
+            instance=made.instance,
+            time_ms=made.time_ms,
+            label=classes[made.winner],
+            scores=scores,
+            model_version=made.model_version,
+            layout_version=layout_version,
+            predictor=made.predictor,
         )
         as_json = self._config.prediction_format == "json"
         return to_json(prediction) if as_json else encode(prediction)
@@ -125,13 +125,13 @@ def introduced(state: NodeState) -> Introduction:
     """What this node is at present, its silent sensors included."""
     local_models, config = state.local_models, state.config
     return Introduction(
-        state.version,
-        state.layout_version,
-        tuple(local_models.sensors.values()),
-        local_models.vanishing,
-        local_models.gate,
-        config.classes,
-        config.window_ms,
+        version=state.version,
+        layout_version=state.layout_version,
+        sensors=tuple(local_models.sensors.values()),
+        vanishing=local_models.vanishing,
+        gate=local_models.gate,
+        classes=config.classes,
+        window_ms=config.window_ms,
     )
 
 

@@ -376,6 +376,12 @@ def noted_rescues(sentences: Sequence[str]) -> list[Effect]:
 def described(config: NodeConfig) -> tuple[SensorDescription, ...]:
     """The configured sensors, whose references and scales are all given."""
     return tuple(
-        SensorDescription(s.id, s.role, s.reference or 0.0, s.scale or 1.0, s.timeout_s)
+        SensorDescription(
+            id=s.id,
+            role=s.role,
+            reference=s.reference or 0.0,
+            scale=s.scale or 1.0,
+            timeout_s=s.timeout_s,
+        )
         for s in config.sensors
     )

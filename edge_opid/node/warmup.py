@@ -61,7 +61,8 @@ class NodeWarmUp:
     def guessed(self) -> tuple[SensorDescription, ...]:
         """Sensors as they must do until the first estimate: not used for learning."""
         return tuple(
-            SensorDescription(s.id, s.role, 0.0, 1.0, s.timeout_s) for s in self._config.sensors
+            SensorDescription(id=s.id, role=s.role, reference=0.0, scale=1.0, timeout_s=s.timeout_s)
+            for s in self._config.sensors
         )
 
     def estimated(self) -> tuple[SensorDescription, ...]:
@@ -74,7 +75,14 @@ class NodeWarmUp:
             scale = guess.scale if sensor.scale is None else sensor.scale
             knots = self._moved(guess.knots, guess.reference, guess.scale, reference, scale)
             found.append(
-                SensorDescription(sensor.id, sensor.role, reference, scale, sensor.timeout_s, knots)
+                SensorDescription(
+                    id=sensor.id,
+                    role=sensor.role,
+                    reference=reference,
+                    scale=scale,
+                    timeout_s=sensor.timeout_s,
+                    knots=knots,
+                )
             )
         return tuple(found)
 

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from edge_opid import log
 from edge_opid.link.contract import (
     Connected,
     Delivery,
@@ -36,7 +37,6 @@ from edge_opid.link.contract import (
 )
 from edge_opid.node.actions import Action, Append, Commit, Publish, Refused, Release, Warn
 from edge_opid.node.node import Node
-from edge_opid.service import log
 from edge_opid.service.journal_writer import JournalWriter
 from edge_opid.service.notify import Systemd, write_status
 from edge_opid.store import Store, StoreError

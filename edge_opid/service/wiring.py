@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from nacl.signing import VerifyKey
 
+from edge_opid import log
 from edge_opid.config.service import ServiceConfig
 from edge_opid.link.contract import Will
 from edge_opid.link.mqtt import MqttLink
@@ -15,7 +16,6 @@ from edge_opid.models.matrix import ModelError
 from edge_opid.models.tflite import load_tflite
 from edge_opid.node.external_model import NAME, ExternalModel
 from edge_opid.node.node import Node
-from edge_opid.service import log
 from edge_opid.service.journal_writer import STORE_LIMITS
 from edge_opid.service.loop import NodeLoop, SteadyClock
 from edge_opid.service.notify import Systemd

@@ -15,11 +15,12 @@ time in a million. The year 2106 reaches half of what the wire can carry (2⁵³
 
 from __future__ import annotations
 
-import os
 import secrets
 import zlib
 from pathlib import Path
 from typing import NamedTuple
+
+from edge_opid.store.whole_file import write_whole
 
 FIRST_SEQ = 1  # so that "acknowledged up to 0" can mean "nothing of this boot yet"
 CHANCE = 2**20
@@ -65,24 +66,8 @@ def new_boot(folder: Path, epoch_s: int, known: int = 0) -> int:
     path = folder / "boot"
     boot = boot_above(max(_read_boot(path), known), epoch_s, secrets.randbelow(CHANCE))
     text = f"{boot} {zlib.crc32(str(boot).encode()):08x}\n"
-    replacement = folder / "boot.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(os.open(replacement, flags, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    replacement.replace(path)
-    sync_folder(folder)
+    write_whole(path, text.encode(), mode=0o600)
     return boot
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; a file's own sync does not."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _read_boot(path: Path) -> int:

@@ -53,20 +53,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from edge_opid import log
 from edge_opid.config.schema import DURATION_S_MAX
-from edge_opid.errors import OpidError, shown
+from edge_opid.errors import OpidError, SettingError, shown
 from edge_opid.link.contract import Delivery, Link, LinkError
-from edge_opid.service import log
-from edge_opid.source.number import (
-    CHANCE,
-    FIRST_SEQ,
-    ReadingNumber,
-    expected_after,
-    new_boot,
-    sync_folder,
-)
+from edge_opid.source.number import CHANCE, FIRST_SEQ, ReadingNumber, expected_after, new_boot
 from edge_opid.source.spool import SourceError, Spool, SpoolError, SpoolFullError
 from edge_opid.source.window import ResendWindow
+from edge_opid.store.whole_file import sync_folder
 from edge_opid.wire import LIMITS
 
 Encode = Callable[[int, int, int, Mapping[str, float], Any], bytes]
@@ -192,8 +186,8 @@ class Source:
                 raise
             self._seq = number.seq
             self.counters.sent += 1
-            self._survives(self._sync_if_due)
-            self._survives(self._transmit)
+            self._try(self._sync_if_due)
+            self._try(self._transmit)
             return number
 
     def pump(self) -> None:
@@ -202,9 +196,9 @@ class Source:
         What fails is counted, logged and said by `trouble`, and tried again the next time.
         """
         with self._lock:
-            well = self._survives(self._hear_all)
-            well &= self._survives(self._transmit)
-            well &= self._survives(self._sync_if_due)
+            well = self._try(self._hear_all)
+            well &= self._try(self._transmit)
+            well &= self._try(self._sync_if_due)
             if well:
                 self.trouble = ""
 
@@ -215,7 +209,7 @@ class Source:
             if self._thread is None:
                 self.pump()
             with self._lock:
-                read_all = self._survives(self._transmit)
+                read_all = self._try(self._transmit)
                 if read_all and not self._window and self._ahead is None:
                     return True
             if self._monotonic() >= deadline:
@@ -239,7 +233,7 @@ class Source:
     def _run(self) -> None:
         try:
             while not self._over.is_set():
-                self._survives(self._wait)
+                self._try(self._wait)
                 self.pump()
                 if self.trouble:
                     self._over.wait(PUMP_S)  # a disk in trouble is not helped by haste
@@ -247,7 +241,7 @@ class Source:
             if not self._over.is_set():
                 self._complain("source ended")
 
-    def _survives(self, step: Callable[[], None]) -> bool:
+    def _try(self, step: Callable[[], None]) -> bool:
         """Do what can be done again later; whether it went well. Nothing may end the thread."""
         try:
             step()
@@ -297,11 +291,11 @@ class Source:
         except ValueError:
             self.counters.bad_acks += 1
         else:
-            self._acknowledged(ReadingNumber(boot, seq), newest)
+            self._take_acknowledgement(ReadingNumber(boot, seq), newest)
         finally:
             self._link.acknowledge(delivery)
 
-    def _acknowledged(self, upto: ReadingNumber, newest: int = 0) -> None:
+    def _take_acknowledgement(self, upto: ReadingNumber, newest: int = 0) -> None:
         self._fill()
         if upto > ReadingNumber(self.boot, self._seq) or newest > BOOT_MAX:
             self.counters.bad_acks += 1  # somebody else uses this source's id
@@ -362,11 +356,11 @@ class Source:
         self._fill()
         if not self._link.connected:
             return  # the spool is the better place to wait: the link's queue is small
-        due = self._window.due(self._monotonic())
+        due = self._window.take_due(self._monotonic())
         for place, pending in enumerate(due):
             if not self._link.publish(self._config.reading_topic, pending.payload):
                 for refused in due[place:]:
-                    self._window.not_sent(refused)
+                    self._window.return_unsent(refused)
                 return
 
     def _refill(self) -> bool:
@@ -377,7 +371,7 @@ class Source:
             return False
         number, payload = self._ahead
         if number.boot != self._queued_to.boot:
-            self._survives(self._spool.settle)  # or the boot before could come again after this
+            self._try(self._spool.settle)  # or the boot before could come again after this
         expected = expected_after(self._queued_to, number.boot)
         if expected < number:
             payload = self._encode(*expected, int(self._wall() * 1000), {}, None)
@@ -421,10 +415,6 @@ def _only_one(folder: Path) -> TextIO:
     return os.fdopen(handle, "r+")
 
 
-class SourceConfigError(OpidError, ValueError):
-    """A setting of a source is at fault."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceConfig:
     """Where a source keeps its spool, which topics it uses, and its bounds."""
@@ -451,12 +441,11 @@ def _check(name: str, value: Any, kinds: tuple[type, ...], high: float) -> None:
     number = isinstance(value, kinds) and not isinstance(value, bool)
     if not (number and 0 < value <= high):  # NaN is above nothing
         what = "a number" if float in kinds else "a whole number"
-        raise SourceConfigError(
-            f"{name} must be {what} above 0 and at most {high:g}, got {shown(value)}"
-        )
+        complaint = f"must be {what} above 0 and at most {high:g}, got {shown(value)}"
+        raise SettingError(name, complaint)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SourceCounters:
     """What happened to the readings."""
 

@@ -15,41 +15,70 @@ Rules, in the order of the code:
 7. What was in a file when its sync failed may be gone, whatever a later sync says. So it is written
    once more at the start of the next segment, and `unsynced` counts it until that is synced.
 8. An error of the disk leaves everything as it was or as it should be: whoever calls may go on.
+
+A record is `crc32 | length | kind | boot | seq | payload`, little-endian: a reading, or a mark that
+says how far the node has acknowledged. The checksum covers all that follows it, so that a torn or
+rotten record is never taken for a whole one.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import struct
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from edge_opid.errors import OpidError
-from edge_opid.source import record
-from edge_opid.source.number import NOTHING, ReadingNumber, sync_folder
+from edge_opid.errors import RefusedError
+from edge_opid.source.number import NOTHING, ReadingNumber
+from edge_opid.store.whole_file import sync_folder
 
+HEADER = struct.Struct("<IIBQQ")
+PAYLOAD_BYTES_MAX = 2**20  # far beyond any reading; a larger length is a rotten one
+READING, MARK = 1, 2
 SEGMENTS_PER_SPOOL = 16  # what one deletion frees, and what one rotten byte may cost
 Renumber = Callable[
     [ReadingNumber, ReadingNumber, bytes], bytes
 ]  # old number, new number, payload: the new one
 
 
-class SpoolError(OpidError, OSError):
+class SpoolError(RefusedError, OSError):
     """The disk is at fault: full, read-only, or in use by another script."""
 
+    def __init__(self, errno: int | None, sentence: str) -> None:
+        super().__init__("disk", sentence)
+        self.errno = errno
 
-class SourceError(OpidError, RuntimeError):
+
+class SourceError(RefusedError, RuntimeError):
     """The source cannot send any more: it is closed, or its thread has ended."""
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__("closed", sentence)
 
-class SpoolFullError(OpidError, RuntimeError):
+
+class SpoolFullError(RefusedError, RuntimeError):
     """The node has been away for longer than the spool can bridge."""
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__("full", sentence)
 
-@dataclass(slots=True, eq=False)
+
+class SpoolRecord(NamedTuple):
+    """What was written, and where the next record begins."""
+
+    kind: int
+    number: ReadingNumber
+    payload: bytes
+    end: int
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class SpoolSegment:
     """One file: its size so far and the highest number in it."""
 
@@ -101,7 +130,7 @@ class Spool:
 
     def append(self, number: ReadingNumber, payload: bytes) -> None:
         """Write one reading at the end; raises `SpoolFullError` or `SpoolError`."""
-        data = record.pack(record.READING, number, payload)
+        data = pack_record(READING, number, payload)
         self._make_room(len(data))
         self._write(data)
         if self._active is not None:
@@ -123,7 +152,7 @@ class Spool:
         """The next reading that is not acknowledged, or None when all were read."""
         while (segment := self._reading_at[0]) is not None:
             try:
-                found = record.read(segment.handle, self._reading_at[1])
+                found = read_record(segment.handle, self._reading_at[1])
             except OSError as error:
                 raise self._error(error) from error
             if found is None:
@@ -133,7 +162,7 @@ class Spool:
                 self._reading_at = (following, 0)
                 continue
             self._reading_at = (segment, found.end)
-            if found.kind == record.READING and found.number > max(self.mark, self._read_to):
+            if found.kind == READING and found.number > max(self.mark, self._read_to):
                 self._read_to = found.number
                 return found.number, found.payload
         return None
@@ -161,7 +190,7 @@ class Spool:
         try:
             for count, (number, payload) in enumerate(self._waiting(), 1):
                 new = ReadingNumber(boot, count)
-                data = record.pack(record.READING, new, renumbered(number, new, payload))
+                data = pack_record(READING, new, renumbered(number, new, payload))
                 self._append_copy(copies, data, new)
             if not copies:
                 self._begin_copy(copies, boot)
@@ -194,10 +223,12 @@ class Spool:
             self._active = None
 
     def _scan(self, path: Path) -> None:
-        segment = SpoolSegment(path, os.open(path, os.O_RDONLY), path.stat().st_size)
+        segment = SpoolSegment(
+            path=path, handle=os.open(path, os.O_RDONLY), size=path.stat().st_size
+        )
         self._segments.append(segment)
         for found in _records(segment.handle):
-            if found.kind == record.MARK:
+            if found.kind == MARK:
                 self.mark = max(self.mark, found.number)
             else:
                 segment.last = max(segment.last, found.number)
@@ -207,7 +238,7 @@ class Spool:
         """What a renumbering left behind: to be kept if it came to its mark, else of no use."""
         for path in sorted(self._folder.glob("*.new")):
             handle = os.open(path, os.O_RDONLY)
-            first = record.read(handle, 0)
+            first = read_record(handle, 0)
             os.close(handle)
             name = path.with_suffix(".spool")
             if first is not None and first.number <= self.mark and not name.exists():
@@ -227,7 +258,7 @@ class Spool:
         last = self.mark
         for segment, offset in places:
             for found in _records(segment.handle, offset):
-                if found.kind == record.READING and found.number > last:
+                if found.kind == READING and found.number > last:
                     last = found.number
                     yield found.number, found.payload
 
@@ -241,7 +272,7 @@ class Spool:
     def _begin_copy(self, copies: list[SpoolSegment], boot: int) -> None:
         latest = copies[-1] if copies else self._segments[-1] if self._segments else None
         copies.append(self._create(latest, ".new"))
-        copies[-1].write(record.pack(record.MARK, ReadingNumber(boot, 0)))
+        copies[-1].write(pack_record(MARK, ReadingNumber(boot, 0)))
 
     def _keep(self, copies: list[SpoolSegment]) -> None:
         """Make the copies durable, then the last one's name, with which they replace the rest."""
@@ -292,7 +323,7 @@ class Spool:
                 raise
 
     def _commit(self) -> None:
-        active = self._write(record.pack(record.MARK, self.mark))
+        active = self._write(pack_record(MARK, self.mark))
         try:
             os.fdatasync(active.handle)
         except OSError as error:
@@ -335,9 +366,9 @@ class Spool:
         if self._reading_at[0] is None:
             self._reading_at = (segment, 0)
         sync_folder(self._folder)
-        segment.write(record.pack(record.MARK, self.mark))
+        segment.write(pack_record(MARK, self.mark))
         for number, payload in self._after_mark((each, each.synced) for each in self._doubtful):
-            segment.write(record.pack(record.READING, number, payload))
+            segment.write(pack_record(READING, number, payload))
             segment.last = number
         return segment
 
@@ -345,7 +376,7 @@ class Spool:
         index = int(after.path.stem) + 1 if after else 1
         path = self._folder / f"{index:08d}{suffix}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        return SpoolSegment(path, os.open(path, flags, 0o600))
+        return SpoolSegment(path=path, handle=os.open(path, flags, 0o600))
 
     def _error(self, error: OSError) -> SpoolError:
         return SpoolError(
@@ -389,7 +420,27 @@ class Spool:
         os.close(segment.handle)
 
 
-def _records(handle: int, offset: int = 0) -> Iterator[record.SpoolRecord]:
-    while (found := record.read(handle, offset)) is not None:
+def pack_record(kind: int, number: ReadingNumber, payload: bytes = b"") -> bytes:
+    """The bytes of one record."""
+    rest = HEADER.pack(0, len(payload), kind, *number)[4:] + payload
+    return zlib.crc32(rest).to_bytes(4, "little") + rest
+
+
+def read_record(handle: int, offset: int) -> SpoolRecord | None:
+    """The record at this offset, or None where the file ends or is no longer to be trusted."""
+    header = os.pread(handle, HEADER.size, offset)
+    if len(header) < HEADER.size:
+        return None
+    crc, length, kind, boot, seq = HEADER.unpack(header)
+    if length > PAYLOAD_BYTES_MAX:
+        return None
+    payload = os.pread(handle, length, offset + HEADER.size)
+    if zlib.crc32(payload, zlib.crc32(header[4:])) != crc:
+        return None
+    return SpoolRecord(kind, ReadingNumber(boot, seq), payload, offset + HEADER.size + length)
+
+
+def _records(handle: int, offset: int = 0) -> Iterator[SpoolRecord]:
+    while (found := read_record(handle, offset)) is not None:
         yield found
         offset = found.end

@@ -32,15 +32,15 @@ class ResendWindow:
 
     >>> window = ResendWindow(size=2, resend_s=10.0)
     >>> window.add(ReadingNumber(7, 1), b"a"); window.add(ReadingNumber(7, 2), b"b")
-    >>> [pending.number.seq for pending in window.due(now=0.0)]
+    >>> [pending.number.seq for pending in window.take_due(now=0.0)]
     [1, 2]
-    >>> [pending.number.seq for pending in window.due(now=9.9)]
+    >>> [pending.number.seq for pending in window.take_due(now=9.9)]
     []
-    >>> [pending.number.seq for pending in window.due(now=10.0)]  # is anybody there?
+    >>> [pending.number.seq for pending in window.take_due(now=10.0)]  # is anybody there?
     [1]
     >>> window.acknowledge(ReadingNumber(7, 1), now=10.5)
     True
-    >>> [pending.number.seq for pending in window.due(now=10.5)]
+    >>> [pending.number.seq for pending in window.take_due(now=10.5)]
     [2]
     """
 
@@ -81,8 +81,8 @@ class ResendWindow:
         """Let a reading join at the end. Ask `takes` before."""
         self._pending.append(Pending(number, payload))
 
-    def due(self, now: float) -> list[Pending]:
-        """What to send now; it counts as sent, unless `not_sent` says otherwise."""
+    def take_due(self, now: float) -> list[Pending]:
+        """What to send now; it counts as sent, unless `return_unsent` says otherwise."""
         if self._pending and self._pending[0].sent and now >= self._moved_at + self._patience_s:
             self._pending[0].sent = False
             self._patience_s = min(2 * self._patience_s, self._resend_most_s)
@@ -95,7 +95,7 @@ class ResendWindow:
             self._moved_at = now
         return due
 
-    def not_sent(self, pending: Pending) -> None:
+    def return_unsent(self, pending: Pending) -> None:
         """The link refused it: due again."""
         pending.sent = False
 
@@ -105,13 +105,13 @@ class ResendWindow:
             return False
         if upto <= self._acknowledged:
             if upto == self._acknowledged and now >= self._moved_at + self._again_s:
-                self._all_again(now)
+                self._resend_all(now)
             return False
         self._acknowledged = upto
         while self._pending and self._pending[0].number <= upto:
             self._pending.popleft()
         if self._asking:
-            self._all_again(now)
+            self._resend_all(now)
         self._asking = False
         self._patience_s = self._resend_s
         self._moved_at = now
@@ -123,7 +123,7 @@ class ResendWindow:
         self._asking = False
         self._patience_s = self._resend_s
 
-    def _all_again(self, now: float) -> None:
+    def _resend_all(self, now: float) -> None:
         self.resent += sum(pending.sent for pending in self._pending)
         for pending in self._pending:
             pending.sent = False

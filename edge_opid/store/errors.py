@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 
 
-class StoreError(OpidError, OSError):
+class StoreError(RefusedError, OSError):
     """The disk, or a limit of the store, is at fault. What was pending is still pending.
 
     `reason` is a short word to count by: `disk` (an operation failed: full, read-only, broken),
@@ -27,8 +27,7 @@ class StoreError(OpidError, OSError):
     """
 
     def __init__(self, reason: str, sentence: str, errno: int | None = None) -> None:
-        super().__init__(sentence)
-        self.reason = reason
+        super().__init__(reason, sentence)
         self.errno = errno
 
 

@@ -35,7 +35,7 @@ _LENGTH = struct.Struct("<I")
 RECORD_HEADER_BYTES = _LENGTH.size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentHeader:
     """Who a segment is: what its header page says.
 
@@ -74,7 +74,7 @@ class SegmentHeader:
                 f"journal segment {number}: format {version}, this version reads {FORMAT}: "
                 "run the version that wrote it, or move the folder aside",
             )
-        return cls(number, first, nonce, page, size)
+        return cls(number=number, first=first, nonce=nonce, page=page, size=size)
 
     @property
     def identity(self) -> int:

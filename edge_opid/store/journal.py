@@ -94,7 +94,9 @@ class Journal:
         return name
 
     def _new_header(self, first: int, page: int, size: int) -> SegmentHeader:
-        return SegmentHeader(self._next_number, first, self._nonce(), page, size)
+        return SegmentHeader(
+            number=self._next_number, first=first, nonce=self._nonce(), page=page, size=size
+        )
 
     def _adopt(self, segment: Segment) -> None:
         if self._segments:

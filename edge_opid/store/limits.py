@@ -8,7 +8,7 @@ from edge_opid.store.errors import StoreError
 from edge_opid.store.frames import FRAME_HEADER_BYTES, RECORD_HEADER_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLimits:
     """How much the store may hold, in memory and on the card.
 

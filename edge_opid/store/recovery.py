@@ -33,7 +33,7 @@ from edge_opid.store.files import file_name, numbers
 from edge_opid.store.segment import Segment, read_header
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class JournalSurvey:
     """What was found, and what is to be done about it."""
 

@@ -37,7 +37,7 @@ def random_nonce() -> bytes:
     return os.urandom(8)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Recovered:
     """What the disk remembered.
 
@@ -113,7 +113,13 @@ class Store:
     def _recovered(self, notes: tuple[Note, ...]) -> Recovered:
         index, end = self._snapshots.index, self._journal.end
         records = self._journal.records(index, end)
-        return Recovered(self._snapshots.take_state(), index, end, records, notes)
+        return Recovered(
+            snapshot=self._snapshots.take_state(),
+            index=index,
+            end=end,
+            records=records,
+            notes=notes,
+        )
 
     @property
     def committed(self) -> int:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from edge_opid.link.contract import Will
 from edge_opid.link.queues import Outgoing
-from edge_opid.wire.filters import matches
+from edge_opid.wire.topics import matches
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Session:
     """What the broker knows of one client id: filters, what waits, what is unacknowledged."""
 
@@ -28,7 +28,7 @@ class Session:
     inflight: dict[int, Outgoing] = field(default_factory=dict)
     last_packet_id: int = 0
 
-    def next_message(self) -> tuple[int, Outgoing] | None:
+    def take_message(self) -> tuple[int, Outgoing] | None:
         """The next message and its packet id (0 for QoS 0), while the window has room."""
         if not self.queue or len(self.inflight) >= self.inflight_max:
             return None
@@ -39,7 +39,7 @@ class Session:
         self.inflight[self.last_packet_id] = message
         return self.last_packet_id, message
 
-    def disconnected(self) -> None:
+    def disconnect(self) -> None:
         """What was not acknowledged goes back to the head of the queue; QoS 0 is forgotten."""
         unacknowledged = list(self.inflight.values())
         waiting = [message for message in self.queue if message.qos > 0]
@@ -128,7 +128,7 @@ class MemoryBroker:
 
     def _end(self, client_id: str) -> Will | None:
         session = self.sessions[client_id]
-        session.disconnected()
+        session.disconnect()
         if not session.persistent:
             del self.sessions[client_id]
         will, session.will = session.will, None

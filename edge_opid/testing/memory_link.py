@@ -16,7 +16,7 @@ from edge_opid.link.contract import (
 )
 from edge_opid.link.queues import AckOrder, Mailbox, Outbox, Outgoing
 from edge_opid.testing.memory_broker import MemoryBroker, Session
-from edge_opid.wire.filters import check_filter, check_topic
+from edge_opid.wire.topics import check_filter, check_topic
 
 __all__ = ["MemoryBroker", "MemoryLink"]
 
@@ -112,12 +112,12 @@ class MemoryLink:
     def poll(self, timeout_s: float = 0.0) -> Delivery | None:  # noqa: ARG002 - never waits
         """The next delivery, or None at once."""
         self._connect()
-        taken = self._session.next_message() if self._session is not None else None
+        taken = self._session.take_message() if self._session is not None else None
         if taken is None:
             return None
         packet_id, message = taken
         self.counters.received += 1
-        receipt = self._order.arrived(packet_id) if message.qos > 0 else None
+        receipt = self._order.add(packet_id) if message.qos > 0 else None
         return Delivery(message.topic, message.payload, message.qos, message.retain, receipt)
 
     def acknowledge(self, delivery: Delivery) -> None:
@@ -143,7 +143,7 @@ class MemoryLink:
             self._running = False
             if self._session is not None:
                 self._broker.goodbye(self._client_id)
-                self._lost("stopped")
+                self._lose("stopped")
         return len(self._outbox)
 
     def abort(self) -> None:
@@ -154,9 +154,14 @@ class MemoryLink:
     def _connect(self) -> None:
         if not self._running or self.connected or not self._broker.up:
             return
-        fresh = Session(self._persistent, self._inflight_max, self._will, self._lost)
+        fresh = Session(
+            persistent=self._persistent,
+            inflight_max=self._inflight_max,
+            will=self._will,
+            on_lost=self._lose,
+        )
         self._session, present = self._broker.connect(self._client_id, fresh)
-        self._order.new_connection()
+        self._order.begin_connection()
         self.counters.connections += 1
         self._events.put_event(Connected(present, "memory"))
         for filter_, qos in self._filters.items():
@@ -164,12 +169,12 @@ class MemoryLink:
         self._flush()
 
     def _flush(self) -> None:
-        while self.connected and (message := self._outbox.next(window=1)) is not None:
-            self._outbox.done(message)
+        while self.connected and (message := self._outbox.take_next(window=1)) is not None:
+            self._outbox.release(message)
             self.counters.published += 1
             self._broker.publish(message)
 
-    def _lost(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
         self._session = None
-        self._order.new_connection()
+        self._order.begin_connection()
         self._events.put_event(Disconnected(reason))

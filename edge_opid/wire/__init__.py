@@ -1,8 +1,8 @@
 """What travels between sensors, nodes and gateways: the only place that knows bytes.
 
 Read in this order: `limits` (how much), `ids` and `topics` (where), `messages`, `sensors` and
-`documents` (what), `codec` (as bytes), `envelope` (signed). `fields`, `records`, `arrays` and
-`packing` are the machinery below.
+`documents` (what), `codec` (as bytes), `envelope` (signed), `foreign` (what other people's devices
+send). `schema`, `arrays` and `reader` are the machinery below.
 
 >>> reading = Reading(boot=1, seq=1, time_ms=0, values={"attic-temp": 21.5}, label="fresh")
 >>> decode(encode(reading), Reading) == reading

@@ -13,13 +13,11 @@ Traceback (most recent call last):
 ...
 edge_opid.errors.WireError: ack.seq is missing: the message ends after 23 bytes
 
-The common case, quickly: a small message just as our own senders write it.
-
-The rules of `codec` are those of `packing.Reader`, which looks at every value before it is built,
-and takes most of the time of a reading to do so. A few kilobytes of nothing but maps, text and
-numbers cannot be made to build much, so here msgpack builds them at once, and the message then
-checks itself as always. Whatever is unusual is left to the reader, which takes it or says what is
-wrong: nothing is refused here, and nothing is taken that the reader would refuse.
+There are two ways to the same message. The careful one looks at every value before it is built, and
+takes most of the time of a reading to do so. A few kilobytes of nothing but maps, text and numbers
+cannot be made to build much, so the quick one lets msgpack build them at once, and the message then
+checks itself as always. Whatever is unusual is left to the careful one: the quick one refuses
+nothing, and takes nothing that the other would refuse.
 """
 
 from __future__ import annotations
@@ -73,21 +71,8 @@ def decode(payload: bytes, *expected: type[M]) -> M:
     """The message in `payload`, which must be one of the `expected` kinds."""
     by_kind, names, at_most = _kinds(expected)
     _check_size(len(payload), at_most, names)
-    usual: M | None = quick(payload, SCHEMA_VERSION, by_kind)
-    return _read(payload, by_kind, names) if usual is None else usual
-
-
-def _read(payload: bytes, by_kind: Mapping[str, type[M]], names: str) -> M:
-    """The message, value by value; or what is wrong with it."""
-    kind = _kind_in(payload, names)
-    if kind not in by_kind:
-        raise WireError("kind", f"the message must be a {names}, got {shown(kind)}")
-    found = by_kind[kind]
-    _check_size(len(payload), found.bytes_max, found.kind)
-    reader = Reader(payload)
-    message: M = NestedField(found).read(reader, found.kind)
-    reader.finish(found.kind)
-    return message
+    usual: M | None = read_quickly(payload, by_kind)
+    return read_carefully(payload, by_kind, names) if usual is None else usual
 
 
 @lru_cache(maxsize=64)
@@ -128,6 +113,22 @@ def _check_size(size: int, at_most: int, what: str) -> None:
         raise WireError("size", f"{what} must have at most {at_most} bytes, got {size}")
 
 
+# -- the careful way -----------------------------------------------------------------------------
+
+
+def read_carefully(payload: bytes, by_kind: Mapping[str, type[M]], names: str) -> M:
+    """The message, value by value; or what is wrong with it."""
+    kind = _kind_in(payload, names)
+    if kind not in by_kind:
+        raise WireError("kind", f"the message must be a {names}, got {shown(kind)}")
+    found = by_kind[kind]
+    _check_size(len(payload), found.bytes_max, found.kind)
+    reader = Reader(payload)
+    message: M = NestedField(found).read(reader, found.kind)
+    reader.finish(found.kind)
+    return message
+
+
 def _kind_in(payload: bytes, names: str) -> str:
     """What the map calls itself, once its schema version is known to be ours.
 
@@ -157,13 +158,15 @@ def _kind_in(payload: bytes, names: str) -> str:
     return kind
 
 
-BYTES_MAX = 4_096  # of which 0.7 MB can be made, by maps in maps; 150 values are less
+# -- the quick way -------------------------------------------------------------------------------
+
+QUICK_BYTES_MAX = 4_096  # of which 0.7 MB can be made, by maps in maps; 150 values are less
 _OWN: dict[type[Checked], dict[str, type[Checked]] | None] = {}
 
 
-def quick(payload: bytes, version: int, by_kind: Mapping[str, type[Checked]]) -> Any:
-    """The message in `payload`; None if the reader must have a look at it."""
-    if len(payload) > BYTES_MAX:
+def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
+    """The message in `payload`; None where the careful way must have a look at it."""
+    if len(payload) > QUICK_BYTES_MAX:
         return None
     try:
         found = msgpack.unpackb(
@@ -174,8 +177,9 @@ def quick(payload: bytes, version: int, by_kind: Mapping[str, type[Checked]]) ->
             max_bin_len=0,
             max_ext_len=0,
         )
-        schema, record = found.pop("v"), by_kind[found.pop("kind")]
-        return _built(record, found) if type(schema) is int and schema == version else None
+        version, record = found.pop("v"), by_kind[found.pop("kind")]
+        ours = type(version) is int and version == SCHEMA_VERSION
+        return _built(record, found) if ours else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
 

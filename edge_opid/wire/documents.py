@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -82,7 +82,7 @@ def check_layout(
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction(Message):
     """What a node is, for a gateway that does not know it yet.
 
@@ -107,7 +107,7 @@ class Introduction(Message):
         check_layout(self.sensors, self.vanishing, self.classes, self.kind)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryMessage(Message):
     """A learner's statistics for one layout: all that a gateway needs to pool nodes.
 
@@ -175,6 +175,7 @@ class Desired(Message):
     bytes_max: ClassVar[int] = LIMITS.payload_bytes_max
     site: Id
     node: Id
+    _: KW_ONLY
     version: Ordinal
     layout_version: Ordinal
     sensors: Sensors

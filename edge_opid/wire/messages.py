@@ -145,7 +145,7 @@ class Ack(Message):
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction(Message):
     """What the node believes about one instance, and which model said so.
 
@@ -171,7 +171,7 @@ class Prediction(Message):
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status(Message):
     """How a node is. Retained; with `online=False` it is also the node's last will.
 
@@ -185,7 +185,7 @@ class Status(Message):
 
     >>> Status(online=True, layout_version=2, model_version=7).healthy
     True
-    >>> Status(True, 2, 7, degraded=("disk full",)).healthy
+    >>> Status(online=True, layout_version=2, model_version=7, degraded=("disk full",)).healthy
     False
     >>> will = Status.last_will(layout_version=2, model_version=7, version=8)
     >>> will.online, will.version
@@ -212,4 +212,9 @@ class Status(Message):
     @classmethod
     def last_will(cls, layout_version: int, model_version: int, version: int) -> Status:
         """What the broker says for the node when its connection breaks."""
-        return cls(False, layout_version, model_version, version=version)
+        return cls(
+            online=False,
+            layout_version=layout_version,
+            model_version=model_version,
+            version=version,
+        )

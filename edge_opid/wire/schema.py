@@ -1,20 +1,17 @@
-"""What one field of a message may hold: the small vocabulary that the messages are written in.
+"""The vocabulary that messages are written in: kinds of fields, and records made of them.
 
-Each kind of field knows three things: how to `check` a Python value, how to `read` one from
-bytes, and its `plain` form, which msgpack can pack. A message names its fields once, in its
-annotations; the codec follows.
+Each kind of `Field` knows three things: how to `check` a Python value, how to `read` one from
+bytes, and its `plain` form, which msgpack can pack.
 
-From a dataclass to its fields: what lets a message be written down once.
-
-A record is a frozen dataclass whose annotations carry a `Field`. It checks itself when it is
-built, whether by a program or from bytes, so a message that exists is a message that is valid.
+A record (`Checked`) is a frozen dataclass whose annotations carry a `Field`: a message names its
+fields once, and the codec follows. It checks itself when it is built, whether by a program or from
+bytes, so a message that exists is a message that is valid.
 
 Three rules make room for the future: unknown keys are ignored, so that newer senders can talk to
 older nodes; a field with a default may be missing; and it is not sent while it has its default,
 so that adding one changes no byte of the messages that do not use it.
 """
 
-# ruff: noqa: D102 - `Field` says once, for all kinds, what check, read and plain do
 # ruff: noqa: D102 - `Field` says once, for all kinds, what check, read and plain do
 from __future__ import annotations
 
@@ -374,7 +371,7 @@ def _field_for(hint: Any) -> Field:
     return NestedField(hint)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NestedField(Field):
     """A field that is itself a record; and, for the codec, a whole message."""
 

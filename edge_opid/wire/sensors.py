@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from struct import pack
 from typing import Annotated, ClassVar
@@ -26,7 +26,7 @@ def check_knots(knots: tuple[float, ...], where: str) -> None:
             raise WireError("content", f"{where} must increase in float32, got {lower}, {higher}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SensorDescription(Checked):
     """One sensor of a layout: its column, how its values are scaled, when it counts as silent.
 
@@ -52,8 +52,12 @@ class SensorDescription(Checked):
     def columns(self) -> int:
         """How many columns the sensor takes at most.
 
-        >>> SensorDescription("t1", "temp", 20.0, 5.0, 60.0, knots=(-1.0, 0.0, 1.0)).columns
-        3
+        >>> from dataclasses import replace
+        >>> straight = SensorDescription(
+        ...     id="t1", role="temp", reference=20.0, scale=5.0, timeout_s=60.0
+        ... )
+        >>> straight.columns, replace(straight, knots=(-1.0, 0.0, 1.0)).columns
+        (1, 3)
         """
         return max(1, len(self.knots))
 
@@ -103,6 +107,7 @@ for sensor 'pm-9'
 
     kind: ClassVar[str] = "sensor-deployed"
     sensor: Id
+    _: KW_ONLY
     role: Id
     at_ms: Millis
     unit: Line | None = None

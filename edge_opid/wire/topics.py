@@ -13,6 +13,9 @@ so that no message can make a service publish or subscribe somewhere else.
 | `event` | operator, node → gateway: sensors, introductions, examples | |
 | `summary` | node → gateway | |
 | `desired` | gateway → node | yes, signed |
+
+Below them, what MQTT (section 4.7) says of any topic and any filter, ours or not: `check_topic`,
+`check_filter` and `matches`, the one matcher that nodes, links and brokers in memory share.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from edge_opid.errors import WireError, shown
 from edge_opid.wire.ids import check_id
 
 ROOT = "opid/1"
+TOPIC_BYTES_MAX = 65_535  # a length in MQTT has two bytes
 
 
 class Channel(StrEnum):
@@ -62,31 +66,14 @@ class Filter:
     text: str
 
     def __post_init__(self) -> None:
-        levels = self.text.split("/")
-        hash_inside = any("#" in level for level in levels[:-1])
-        mixed = any(len(level) > 1 and ("#" in level or "+" in level) for level in levels)
-        unfit = not self.text.isprintable() or not 0 < len(self.text.encode()) < 2**16
-        if unfit or hash_inside or mixed:
-            raise WireError(
-                "topic",
-                f"subscription {shown(self.text)} is not an MQTT filter: + and # must be a whole "
-                "level, # the last one, and the text not empty",
-            )
+        check_filter(self.text)
 
     def __str__(self) -> str:
         return self.text
 
     def matches(self, topic: Topic | str) -> bool:
         """Whether the broker would deliver `topic` to a subscriber of this filter."""
-        wanted, levels = self.text.split("/"), str(topic).split("/")
-        if wanted[0] in ("+", "#") and levels[0].startswith("$"):
-            return False  # MQTT 4.7.2: wildcards do not reach the broker's own topics
-        if wanted[-1] == "#":
-            wanted = wanted[:-1]
-            levels = levels[: len(wanted)]
-        return len(wanted) == len(levels) and all(
-            want in ("+", level) for want, level in zip(wanted, levels, strict=True)
-        )
+        return matches(self.text, str(topic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +173,57 @@ def gateway_filters(site: str | None = None) -> tuple[Filter, ...]:
     """
     where = "+" if site is None else check_id(site, "site")
     return tuple(Filter(f"{ROOT}/{where}/+/{each}") for each in ("status", "event", "summary"))
+
+
+def check_topic(topic: str) -> str:
+    """The topic, if one may publish to it; else a `WireError`."""
+    if "+" in topic or "#" in topic:
+        raise _unfit("topic", topic, "holds a wildcard (+ or #): publish to one exact topic")
+    return _check_text("topic", topic)
+
+
+def check_filter(filter_: str) -> str:
+    """The filter, if one may subscribe to it; else a `WireError`.
+
+    >>> check_filter("opid/1/+/reading/#")
+    'opid/1/+/reading/#'
+    >>> check_filter("opid/#/reading")
+    Traceback (most recent call last):
+    edge_opid.errors.WireError: filter 'opid/#/reading' holds # before its last level
+    """
+    levels = _check_text("filter", filter_).split("/")
+    if "#" in levels[:-1]:
+        raise _unfit("filter", filter_, "holds # before its last level")
+    for level in levels:
+        if len(level) > 1 and ("+" in level or "#" in level):
+            raise _unfit("filter", filter_, f"has {shown(level)}: + and # must be a whole level")
+    return filter_
+
+
+def matches(filter_: str, topic: str) -> bool:
+    """Whether a subscriber to this filter receives this topic. Both must have been checked.
+
+    >>> matches("a/+/c", "a/b/c"), matches("a/#", "a"), matches("+", "a/b"), matches("#", "$SYS/x")
+    (True, True, False, False)
+    """
+    wanted, given = filter_.split("/"), topic.split("/")
+    if topic.startswith("$") and wanted[0] in ("+", "#"):
+        return False  # MQTT-4.7.2-1: the broker's own topics are asked for by name
+    for place, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if place >= len(given) or level not in ("+", given[place]):
+            return False
+    return len(wanted) == len(given)
+
+
+def _check_text(what: str, text: str) -> str:
+    if not text or not text.isprintable():  # nor is a NUL, or half of a surrogate pair
+        raise _unfit(what, text, "must be printable text, and not empty")
+    if len(text.encode()) > TOPIC_BYTES_MAX:
+        raise _unfit(what, text, f"must have at most {TOPIC_BYTES_MAX} bytes")
+    return text
+
+
+def _unfit(what: str, text: str, complaint: str) -> WireError:
+    return WireError("topic", f"{what} {shown(text)} {complaint}")

@@ -22,7 +22,7 @@ from edge_opid.wire import (
     encode,
     to_bytes,
 )
-from edge_opid.wire.filters import matches
+from edge_opid.wire.topics import matches
 from firmware_sim.chaos.story import SITE
 
 if TYPE_CHECKING:

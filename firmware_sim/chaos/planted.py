@@ -140,14 +140,14 @@ def _sensor_trusts_the_broker(self: Source) -> None:
     """What the link took is forgotten: a PUBACK will come, and then the broker has it."""
     _transmit(self)
     while self._link.connected and self._window._pending:
-        self._acknowledged(self._window._pending[0].number)
+        self._take_acknowledgement(self._window._pending[0].number)
 
 
 def _acknowledge_across_boots(self: Source, upto: ReadingNumber, newest: int = 0) -> None:
     """As once: what the node knows a higher boot than, it must have heard before."""
     freed = ReadingNumber(newest, 0) if newest else upto
     while self._window._pending and self._window._pending[0].number <= freed:
-        _acknowledged(self, self._window._pending[0].number)
+        _take_acknowledgement(self, self._window._pending[0].number)
 
 
 def _thread_dies_silently(self: NodeLoop) -> None:
@@ -169,7 +169,7 @@ def _retained_learned_twice(
 
 _offer, _owing, _state = Sequencer.offer, Node._owing, NodeState.state
 _write_file, _transmit = Snapshots._write_file, Source._transmit
-_acknowledged, _handle = Source._acknowledged, Node.handle
+_take_acknowledgement, _handle = Source._take_acknowledgement, Node.handle
 
 PLANTS: dict[str, Plant] = {
     "acknowledge-before-sync": Plant(
@@ -223,7 +223,7 @@ PLANTS: dict[str, Plant] = {
     "acknowledge-across-boots": Plant(
         "an acknowledgement of a higher boot frees what lower ones have left",
         Source,
-        "_acknowledged",
+        "_take_acknowledgement",
         _acknowledge_across_boots,
     ),
     "thread-dies-silently": Plant(

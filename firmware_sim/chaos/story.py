@@ -152,8 +152,8 @@ class Story:
     def _newcomer(self, node: str, role: str, at_ms: int, *, measured: bool) -> SensorDeployed:
         return SensorDeployed(
             f"{role}-{node}",
-            role,
-            START_MS + at_ms,
+            role=role,
+            at_ms=START_MS + at_ms,
             reference=None if measured else 0.0,
             scale=None if measured else 1.0,
             timeout_s=60.0,
@@ -198,7 +198,7 @@ _ALL = (*ROLES, *NEWCOMERS, ROLE)
 
 def _sensors(node: str, *, given: bool) -> tuple[SensorConfig, ...]:
     """With references and scales, or with hats, whose knots the first readings must show."""
-    made = (SensorConfig(f"{role}-{node}", role, knots=3, timeout_s=4.0) for role in ROLES)
+    made = (SensorConfig(f"{role}-{node}", role=role, knots=3, timeout_s=4.0) for role in ROLES)
     if given:
         return tuple(replace(each, reference=0.0, scale=1.0, knots=1) for each in made)
     return tuple(made)

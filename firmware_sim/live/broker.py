@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from edge_opid.config.schema import ConfigError
+from edge_opid.errors import ConfigError
 from edge_opid.link.options import MqttOptions
 from firmware_sim.live.processes import Children, LiveError
 

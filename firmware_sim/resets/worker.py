@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_opid.service import log
+from edge_opid import log
 from edge_opid.service.loop import NodeLoop, SteadyClock
 from edge_opid.service.notify import Systemd, write_status
 from edge_opid.service.wiring import open_service

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from edge_opid.config.schema import SettingError
-from edge_opid.errors import shown
+from edge_opid.errors import SettingError, shown
 from firmware_sim.chaos.faults import ANYONE, BROKER, BROKERS, CARDS, DEVICES, GATEWAY, NODES
 from firmware_sim.world.errors import WorldError
 

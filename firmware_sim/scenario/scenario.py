@@ -7,7 +7,7 @@ scenario is played on simulated time or with real processes. A mistake names fil
 >>> parse_scenario(text, Path("mine.toml"))
 Traceback (most recent call last):
 ...
-edge_opid.config.schema.ConfigError: mine.toml, line 5: scenario.labels must be from 0 to 1, got 3
+edge_opid.errors.ConfigError: mine.toml, line 5: scenario.labels must be from 0 to 1, got 3
 """
 
 from __future__ import annotations
@@ -18,16 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from edge_opid.config.schema import (
-    ConfigError,
-    Document,
-    SettingError,
-    Shape,
-    Table,
-    kinds_of,
-    read_text,
-)
-from edge_opid.errors import shown
+from edge_opid.config.schema import Document, Shape, Table, kinds_of, read_text
+from edge_opid.errors import ConfigError, SettingError, shown
 from firmware_sim.scenario.checks import check_scenario
 from gateway.policy import Policy, PolicyError
 
@@ -180,7 +172,7 @@ def load_scenario(name: str, nodes: int | None = None) -> Scenario:
     >>> load_scenario("rolling")
     Traceback (most recent call last):
     ...
-    edge_opid.config.schema.ConfigError: scenario 'rolling' is neither a file nor one of \
+    edge_opid.errors.ConfigError: scenario 'rolling' is neither a file nor one of \
 brown_out, hostile_broker, hundred_nodes, label_drought, misadventures, one_retire, \
 rolling_replacement, silent_death
     """

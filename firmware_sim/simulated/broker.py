@@ -15,7 +15,7 @@ from random import Random
 
 from edge_opid.link.queues import Outgoing
 from edge_opid.testing.memory_broker import Session
-from edge_opid.wire.filters import matches
+from edge_opid.wire.topics import matches
 from firmware_sim.simulated.network import SimConnection
 from firmware_sim.simulated.packets import (
     Confirm,
@@ -105,7 +105,12 @@ class SimBroker:
 
     def _connect(self, connection: SimConnection, packet: Connect) -> None:
         kick = partial(self._kick, connection)
-        fresh = Session(packet.persistent, packet.inflight_max, packet.will, kick)
+        fresh = Session(
+            persistent=packet.persistent,
+            inflight_max=packet.inflight_max,
+            will=packet.will,
+            on_lost=kick,
+        )
         session, present = self.memory.connect(packet.client, fresh)
         self._at[connection] = packet.client, session
         self._where[packet.client] = connection
@@ -128,7 +133,7 @@ class SimBroker:
             connection = self._where.get(client)
             if connection in self._at:
                 session = self._at[connection][1]
-                while (taken := session.next_message()) is not None:
+                while (taken := session.take_message()) is not None:
                     connection.down.send(_on_the_wire(*taken))
 
     # --- failures ---------------------------------------------------------------------------------
@@ -160,7 +165,9 @@ class SimBroker:
         """Go down, and wake up later believing that it is still that moment."""
         self.crash(forget=True)
         for client, (inflight_max, subscriptions, queue) in to.sessions.items():
-            session = Session(True, inflight_max, subscriptions=dict(subscriptions))
+            session = Session(
+                persistent=True, inflight_max=inflight_max, subscriptions=dict(subscriptions)
+            )
             session.queue.extend(queue)
             self.memory.sessions[client] = session
         self.memory.retained.update(to.retained)

@@ -25,7 +25,7 @@ def foreign_topic(node: str) -> str:
 
 def foreign_sensor(node: str, timeout_s: float = 4.0) -> SensorConfig:
     """The node's name for what the device reads."""
-    return SensorConfig(f"{ROLE}-{node}", ROLE, reference=0.0, scale=1.0, timeout_s=timeout_s)
+    return SensorConfig(f"{ROLE}-{node}", role=ROLE, reference=0.0, scale=1.0, timeout_s=timeout_s)
 
 
 def foreign_config(node: str) -> ForeignConfig:

@@ -15,9 +15,9 @@ from edge_opid.link.contract import (
     MessageDropped,
     Will,
 )
-from edge_opid.link.packets import Framer, Message, PacketError, Refusal
+from edge_opid.link.packets import Framer, PacketError, UnusablePacket, UsablePacket
 from edge_opid.link.queues import EVENTS_MAX, AckOrder, Outbox, Outgoing
-from edge_opid.wire.filters import check_filter, check_topic
+from edge_opid.wire.topics import check_filter, check_topic
 from firmware_sim.simulated.clock import dice
 from firmware_sim.simulated.network import Network, SimConnection
 from firmware_sim.simulated.packets import (
@@ -194,7 +194,7 @@ class SimLink:
         match packet:
             case Confirm(packet_id=packet_id):
                 now_s = self._network.clock.now_ms / 1000
-                if self._outbox.confirmed(packet_id, now_s) is not None:
+                if self._outbox.confirm(packet_id, now_s) is not None:
                     self.counters.published += 1
                 self._flush()
                 return  # nothing to poll
@@ -214,8 +214,8 @@ class SimLink:
             return
         self._connection, was = None, self._accepted
         self._accepted = False
-        self._outbox.connection_lost()
-        self._order.new_connection()
+        self._outbox.requeue_sent()
+        self._order.begin_connection()
         self._inbox = deque(each for each in self._inbox if each.receipt is None)
         if was:
             self._events.append(Disconnected(reason, fault=self._at_fault))
@@ -248,7 +248,7 @@ class SimLink:
 
     def _begin(self, session_present: bool) -> None:
         self._accepted, self._since_ms = True, self._network.clock.now_ms
-        self._order.new_connection()
+        self._order.begin_connection()
         self.counters.connections += 1
         self._events.append(Connected(session_present, self._protocol))
         for filter_, qos in self._filters.items():
@@ -257,7 +257,7 @@ class SimLink:
 
     def _arrived(self, packet_id: int, message: Outgoing) -> None:
         self.counters.received += 1
-        receipt = self._order.arrived(packet_id) if message.qos > 0 else None
+        receipt = self._order.add(packet_id) if message.qos > 0 else None
         self._inbox.append(
             Delivery(message.topic, message.payload, message.qos, message.retain, receipt)
         )
@@ -273,27 +273,27 @@ class SimLink:
                 connection.cut(str(error))
                 return
 
-    def _understood(self, found: Message | Refusal | bytes) -> None:
+    def _understood(self, found: UsablePacket | UnusablePacket | bytes) -> None:
         match found:
-            case Message(topic, payload, qos, retain, packet_id):
+            case UsablePacket(topic, payload, qos, retain, packet_id):
                 self._arrived(packet_id, Outgoing(topic, payload, qos, retain))
-            case Refusal(reason, qos, packet_id):
+            case UnusablePacket(reason, qos, packet_id):
                 self.counters.received += 1
                 self.counters.dropped[reason] += 1
                 self._events.append(MessageDropped(reason, self.counters.dropped[reason]))
                 if qos == 1:
-                    for ready in self._order.acknowledge(self._order.arrived(packet_id)) or ():
+                    for ready in self._order.acknowledge(self._order.add(packet_id)) or ():
                         self._send(Confirm(ready))
 
     def _flush(self) -> None:
-        while self._accepted and (message := self._outbox.next(self._room)) is not None:
+        while self._accepted and (message := self._outbox.take_next(self._room)) is not None:
             self._packet_id = self._packet_id % 65_535 + 1
             self._send(PublishPacket(self._packet_id, message))
             if message.qos:
-                self._outbox.sent(self._packet_id, message, self._network.clock.now_ms / 1000)
+                self._outbox.mark_sent(self._packet_id, message, self._network.clock.now_ms / 1000)
                 self._watch()
             else:
-                self._outbox.done(message)
+                self._outbox.release(message)
                 self.counters.published += 1
 
     def _watch(self) -> None:

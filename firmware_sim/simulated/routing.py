@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge_opid.link.queues import Outgoing
 from edge_opid.testing.memory_broker import MemoryBroker, Session
-from edge_opid.wire.filters import matches
+from edge_opid.wire.topics import matches
 
 
 class RoutingBroker(MemoryBroker):

@@ -63,14 +63,21 @@ class Catalogued:
 
     def config(self, knots: int = 1, timeout_s: float = 60.0) -> SensorConfig:
         """The sensor as it stands in a node's configuration."""
-        return SensorConfig(self.id, self.role, self.reference, self.scale, knots, timeout_s)
+        return SensorConfig(
+            self.id,
+            role=self.role,
+            reference=self.reference,
+            scale=self.scale,
+            knots=knots,
+            timeout_s=timeout_s,
+        )
 
     def deployed(self, at_ms: int, replaces: str | None = None) -> SensorDeployed:
         """What the operator says when it joins."""
         return SensorDeployed(
             self.id,
-            self.role,
-            at_ms,
+            role=self.role,
+            at_ms=at_ms,
             unit=self.unit,
             reference=self.reference,
             scale=self.scale,

@@ -7,12 +7,12 @@ import signal
 from argparse import Namespace
 from collections.abc import Iterator
 
-from edge_opid.errors import OpidError
+from edge_opid import log
+from edge_opid.errors import ConfigError, OpidError
 from edge_opid.link.options import read_credentials, tls_context
-from edge_opid.service import log
 from edge_opid.service.notify import Systemd
 from gateway.cli.output import Terminal
-from gateway.config import ConfigError, GatewayConfig, load_config, load_signing_key
+from gateway.config import GatewayConfig, load_config, load_signing_key
 from gateway.setup.initialise import add_nodes, initialise, next_steps
 from gateway.setup.plan import SetupPlan
 from gateway.store import MasterError

@@ -34,15 +34,15 @@ def deploy(given: Namespace, screen: Terminal) -> int:
     at_ms = now_ms()
     event = SensorDeployed(
         given.sensor,
-        given.role,
-        at_ms,
-        given.unit,
-        given.reference,
-        given.scale,
-        tuple(given.knots or ()),
-        given.timeout_s,
-        given.replaces,
-        _end_of_life(given.end_of_life, at_ms),
+        role=given.role,
+        at_ms=at_ms,
+        unit=given.unit,
+        reference=given.reference,
+        scale=given.scale,
+        knots=tuple(given.knots or ()),
+        timeout_s=given.timeout_s,
+        replaces=given.replaces,
+        end_of_life_ms=_end_of_life(given.end_of_life, at_ms),
     )
     return _announce(given, screen, event)
 

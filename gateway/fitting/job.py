@@ -96,13 +96,13 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
         raise WireError("layout", f"nobody remembers layout {record.layout_version} of {name}")
     columns = column_names(layout_in(layout, summary.sensors))
     statistics = Statistics(
-        0,
-        summary.lam,
-        summary.rho,
-        summary.readings,
-        summary.evidence,
-        summary.gram_array(),
-        summary.moment_array(),
+        vanishing=0,
+        lam=summary.lam,
+        rho=summary.rho,
+        readings=summary.readings,
+        evidence=summary.evidence,
+        gram=summary.gram_array(),
+        moments=summary.moment_array(),
     )
     return Member(name, columns, statistics, layout.gate)
 

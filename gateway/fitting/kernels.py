@@ -75,19 +75,29 @@ def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
     widths = Counter(role_of(column) for column in columns if column != BIAS)
     sensors = tuple(
         SensorDescription(
-            f"{place:0{LIMITS.id_chars_max}}",
-            role,
-            0.5,
-            0.5,
-            0.5,
-            tuple(map(float, range(width))) if width > 1 else (),
-            "u" * LIMITS.text_bytes_max,
+            id=f"{place:0{LIMITS.id_chars_max}}",
+            role=role,
+            reference=0.5,
+            scale=0.5,
+            timeout_s=0.5,
+            knots=tuple(map(float, range(width))) if width > 1 else (),
+            unit="u" * LIMITS.text_bytes_max,
         )
         for place, (role, width) in enumerate(widths.items())
     )
     ids, top = tuple(sensor.id for sensor in sensors), LIMITS.integer_max
     name, most = "n" * LIMITS.id_chars_max, LIMITS.gather_max
-    largest = Desired(name, name, top, top, sensors, ids, 0.5, classes, gather=most)
+    largest = Desired(
+        site=name,
+        node=name,
+        version=top,
+        layout_version=top,
+        sensors=sensors,
+        vanishing=ids,
+        gate=0.5,
+        classes=classes,
+        gather=most,
+    )
     try:
         return LIMITS.payload_bytes_max - len(encode(largest))
     except WireError:

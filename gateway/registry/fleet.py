@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from edge_opid.service.log import worth_a_line
+from edge_opid.log import worth_a_line
 from edge_opid.wire import SensorDescription
 from gateway.policy import Group, check_groups
 from gateway.registry.lifecycle import IN_LAYOUT, SensorState

@@ -90,7 +90,13 @@ class SensorRecord:
         if self.reference is None or self.scale is None:
             raise ValueError(f"sensor {self.id!r} of {self.node!r} has not been measured yet")
         return SensorDescription(
-            self.id, self.role, self.reference, self.scale, self.timeout_s, self.knots, self.unit
+            id=self.id,
+            role=self.role,
+            reference=self.reference,
+            scale=self.scale,
+            timeout_s=self.timeout_s,
+            knots=self.knots,
+            unit=self.unit,
         )
 
 

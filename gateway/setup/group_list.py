@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from edge_opid.config.schema import line_of, place
-from gateway.config import ConfigError, GatewayConfig, parse_config
+from edge_opid.errors import ConfigError
+from gateway.config import GatewayConfig, parse_config
 from gateway.policy import Group, check_groups
 from gateway.setup.plan import SetupPlan
 from gateway.setup.scribe import FolderError

@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from edge_opid.service import log
+from edge_opid import log
 
 OWNERS_ALONE = 0o600
 FAMILY = ("", "-wal", "-shm")

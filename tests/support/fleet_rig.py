@@ -49,7 +49,10 @@ class World:
 
 
 def node_config(node: str, sensors: tuple[str, ...], **changes) -> NodeConfig:
-    made = tuple(SensorConfig(f"{s}-{node}", s, 0.0, 1.0, timeout_s=10.0) for s in sensors)
+    made = tuple(
+        SensorConfig(f"{s}-{node}", role=s, reference=0.0, scale=1.0, timeout_s=10.0)
+        for s in sensors
+    )
     options = {"rate_per_second": 1e6, "rate_burst": 10**6, "commit_records": 1}
     return NodeConfig(site=SITE, node=node, classes=CLASSES, sensors=made, **options, **changes)
 

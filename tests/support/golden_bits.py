@@ -1,4 +1,4 @@
-"""Digests of what the compiled kernel leaves after 1,000 readings: the same bits on every CPU.
+"""Digests of what the C file leaves after 1,000 readings: the same bits on every CPU.
 
 Readings come from integer arithmetic alone, so that no libm or BLAS has a say in them. Run as a
 script (by `.ci/arm`, under emulation) it prints a line a case and fails on any other digest.
@@ -31,7 +31,7 @@ def plain_readings(width, n, classes=3):
 
 def digest_of(kind, vanishing, surviving):
     X, y = plain_readings(vanishing + surviving, 1000)
-    learner = kind(vanishing, surviving, 3, kernel="compiled")
+    learner = kind(vanishing, surviving, 3, native="compiled")
     for x, label in zip(X, y, strict=True):
         learner.learn_one(x, label)
     digest = hashlib.sha256()

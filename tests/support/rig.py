@@ -51,7 +51,7 @@ def config(**changes) -> NodeConfig:
 
 def description(name, role=None, **changes):
     options = {"reference": 0.0, "scale": 1.0, "timeout_s": 10.0, **changes}
-    return SensorDescription(name, role or name, **options)
+    return SensorDescription(id=name, role=role or name, **options)
 
 
 def desired(version, layout_version=1, sensors=("a", "b", "c"), weights=None, **changes) -> Desired:

@@ -38,8 +38,18 @@ def change(number=1, **fields):
 
 def layout(name="north", version=1, change=0):
     described = (
-        SensorDescription("t1", "temp", 0.1 + 0.2, 1 / 3, 60.0, (-1.0, 0.1, 1.0), "°C"),
-        SensorDescription("p1", "pm25", -7.25, 3.4028234663852886e38, 0.5),
+        SensorDescription(
+            id="t1",
+            role="temp",
+            reference=0.1 + 0.2,
+            scale=1 / 3,
+            timeout_s=60.0,
+            knots=(-1.0, 0.1, 1.0),
+            unit="°C",
+        ),
+        SensorDescription(
+            id="p1", role="pm25", reference=-7.25, scale=3.4028234663852886e38, timeout_s=0.5
+        ),
     )
     return LayoutRecord("street", name, version, described, ("pm25",), 0.25, change, LARGE)
 

@@ -22,9 +22,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from edge_opid.errors import shown
-from edge_opid.wire import LIMITS, Filter, WireError, check_id
+from edge_opid.errors import WireError, shown
+from edge_opid.wire.ids import check_id
+from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.schema import Text
+from edge_opid.wire.topics import Filter
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NUMBER_CHARS_MAX = 64  # no sensor has more digits, and the pattern is slow on thousands of them

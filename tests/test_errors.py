@@ -1,0 +1,55 @@
+"""Whoever catches two kinds of error has caught them all."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import edge_opid
+from edge_opid.errors import ConfigError, OpidError, RefusedError
+from edge_opid.link import LinkError
+from edge_opid.source import SourceError, SpoolError, SpoolFullError
+from edge_opid.store import StoreError
+
+NEEDS_A_LIBRARY = ("edge_opid.river", "edge_opid.sklearn")
+
+
+def every_error() -> set[type]:
+    """Each class of ours below `OpidError`, wherever it is defined."""
+    for module in pkgutil.walk_packages(edge_opid.__path__, "edge_opid."):
+        if module.name not in NEEDS_A_LIBRARY and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    found, left = set(), [OpidError]
+    while left:
+        below = left.pop().__subclasses__()
+        left += below
+        found |= {each for each in below if each.__module__.startswith("edge_opid.")}
+    return found
+
+
+def test_every_error_was_either_refused_with_a_reason_or_misconfigured_with_a_key():
+    """A tenth error of a new module that a command line does not know would end it in a trace."""
+    errors = every_error()
+    assert len(errors) > 10
+    neither = [each for each in errors if not issubclass(each, RefusedError | ConfigError)]
+    assert neither == []
+
+
+@pytest.mark.parametrize(
+    ("error", "also", "reason"),
+    [
+        (SpoolError(28, "no room"), OSError, "disk"),
+        (StoreError("locked", "another process has it", errno=11), OSError, "locked"),
+        (LinkError("no broker"), ConnectionError, "link"),
+        (SpoolFullError("the node is away"), RuntimeError, "full"),
+        (SourceError("this source is closed"), RuntimeError, "closed"),
+    ],
+)
+def test_a_refusal_is_also_what_a_python_user_would_catch(error, also, reason):
+    """`OSError` reads two arguments as number and text: the sentence must survive that."""
+    assert isinstance(error, RefusedError)
+    assert isinstance(error, also)
+    assert error.reason == reason
+    assert str(error) in error.args
