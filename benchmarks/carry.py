@@ -14,7 +14,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
-from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.scoreboard import PredictorName, Scoreboard
 from edge_opid.wire import SensorDescription
 
 AFTER = 100  # readings after a change that the first column is about
@@ -39,7 +39,7 @@ POLICIES: dict[str, Policy] = {
 
 
 @dataclass(frozen=True)
-class Stream:
+class SlidingStream:
     """Readings in order, with the number of sensors alive at a time and between changes."""
 
     name: str
@@ -56,7 +56,7 @@ class Stream:
             yield sensors, range(start, min(start + self.stage, len(self.y)))
 
 
-def described(stream: Stream, sensors: list[int]) -> list[SensorDescription]:
+def described(stream: SlidingStream, sensors: list[int]) -> list[SensorDescription]:
     """References and scales from the first 200 readings of the stream, for all policies alike."""
     at, scale = stream.X[:200].mean(0), stream.X[:200].std(0)
     names = [f"s{i:03}" for i in sensors]
@@ -68,7 +68,7 @@ def described(stream: Stream, sensors: list[int]) -> list[SensorDescription]:
     ]
 
 
-def run(stream: Stream, policy: Policy) -> tuple[float, float]:
+def run(stream: SlidingStream, policy: Policy) -> tuple[float, float]:
     """(accuracy in the first readings after a change, accuracy over everything)."""
     learning = Learning(int(stream.y.max()) + 1, 1.0, 1.0, 1.0)
     board, local_models = Scoreboard(), None
@@ -82,7 +82,8 @@ def run(stream: Stream, policy: Policy) -> tuple[float, float]:
         for place, i in enumerate(readings):
             x = local_models.encode({f"s{s:03}": float(stream.X[i, s]) for s in sensors})
             guesses = {name: int(found.argmax()) for name, found in local_models.scores(x).items()}
-            served = board.served(["own", "lately"]) if policy is Scoreboard.carry else "own"
+            own, lately = PredictorName.OWN, PredictorName.LATELY
+            served = board.best([own, lately]) if policy is Scoreboard.carry else own
             truth = int(stream.y[i])
             local_models.learn(x, truth)
             board.record(guesses, truth)
@@ -92,33 +93,35 @@ def run(stream: Stream, policy: Policy) -> tuple[float, float]:
     return float(np.mean(early)), float(np.mean(hits))
 
 
-def streams(folder: Path) -> Iterator[Stream]:
+def streams(folder: Path) -> Iterator[SlidingStream]:
     """Steady ones (shuffled) and drifting ones (in time order)."""
     rng = np.random.default_rng(0)
     dna = np.load(folder / "dna.npz", allow_pickle=False)
     X, y = np.vstack([dna["X_train"], dna["X_test"]]), np.r_[dna["y_train"], dna["y_test"]] - 1
     order = rng.permutation(len(y))
-    yield Stream("DNA, shuffled", X[order], y[order], alive=90, stage=400)
+    yield SlidingStream("DNA, shuffled", X[order], y[order], alive=90, stage=400)
     splice = np.load(folder / "splice.npz", allow_pickle=False)
     X = np.vstack([splice["X_train"], splice["X_test"]])
     y = (np.r_[splice["y_train"], splice["y_test"]] > 0).astype(int)
     order = rng.permutation(len(y))
-    yield Stream("Splice, shuffled", X[order], y[order], alive=30, stage=400)
+    yield SlidingStream("Splice, shuffled", X[order], y[order], alive=30, stage=400)
     digits = np.load(folder / "mnist035.npz", allow_pickle=False)
     keep = rng.permutation(len(digits["y_train"]))[:4000]
     X = digits["X_train"][keep].astype(float)
     y = np.searchsorted([0, 3, 5], digits["y_train"][keep])
     X = X[:, X[:200].std(0) > 40][:, ::3]
-    yield Stream("MNIST 0/3/5, shuffled", X, y, alive=60, stage=400)
+    yield SlidingStream("MNIST 0/3/5, shuffled", X, y, alive=60, stage=400)
     room = np.load(folder / "room_occupancy.npz", allow_pickle=False)
-    yield Stream("Room occupancy, time order", room["X"], room["y"], alive=9, stage=600)
+    yield SlidingStream("Room occupancy, time order", room["X"], room["y"], alive=9, stage=600)
     office = np.load(folder / "occupancy_detection.npz", allow_pickle=False)
-    yield Stream("Occupancy, time order", office["X_train"], office["y_train"], alive=3, stage=600)
+    yield SlidingStream(
+        "Occupancy, time order", office["X_train"], office["y_train"], alive=3, stage=600
+    )
 
 
 def main() -> None:
     """One row a stream."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args()
     print("| first 100 after a change / all | " + " | ".join(POLICIES) + " |")

@@ -12,22 +12,18 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 import math
-import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.common.command import command_line
 from edge_opid import GramLearner, WoodburyLearner
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-oracle: Any = import_module(
-    "support.oracle"
-)  # the same streams and the same float64 solve as the tests
+# The same streams and the same float64 solve as the tests; `make` starts us beside them.
+oracle: Any = import_module("tests.support.oracle")
 
 CLASSES, LAM = 3, 1.0
 Form = tuple[Callable[[Any, Any], None], Callable[[], Any]]
@@ -133,7 +129,7 @@ def years() -> None:
 
 def main() -> None:
     """Print what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--readings", type=int, default=1_000_000)
     parser.add_argument("--years", action="store_true")
     options = parser.parse_args()

@@ -11,7 +11,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: before NumPy is imported
 
-import argparse
 import logging
 import multiprocessing
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from statistics import mean, stdev
 
+from benchmarks.common.command import command_line
 from firmware_sim.scenario.scenario import load_scenario
 from firmware_sim.scenario.score import MODELS, AfterChange, share_of_the_way
 from firmware_sim.simulated.scenario_fleet import play
@@ -43,7 +43,7 @@ def line(title: str, changes: Sequence[AfterChange]) -> str:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--scenario", default="rolling_replacement")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

@@ -13,7 +13,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 import importlib
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from benchmarks.common.verdict import verdict
 from edge_opid import Layout, WarmUp, WoodburyLearner
@@ -105,7 +105,7 @@ def forest(seed: int) -> Callable[[Row, int], Any]:
 
 def main() -> None:
     """Run both, print the table, and judge the two aims."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()

@@ -21,7 +21,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: before NumPy is imported
 
-import argparse
 import gc
 import logging
 import platform
@@ -30,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
+from benchmarks.common.command import command_line
 from benchmarks.common.verdict import verdict
 from firmware_sim.simulated.week import WeekFleet, WeekPlan
 from gateway.fitting.job import FitJob
@@ -145,7 +145,7 @@ def summary(fleet: WeekFleet, found: list[Stretch], closing_s: float) -> list[st
 
 def main() -> None:
     """Live through it, and print how it went."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--hours", type=float, default=3.0, help="168 is the whole week")
     parser.add_argument("--every", type=float, default=0.25, help="hours between two lines")
     parser.add_argument("--labels", type=float, default=0.1, help="the share of readings with one")

@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from edge_opid.errors import LayoutError, MismatchError, OpidError, ReadingError, Refusal
 from edge_opid.layout import Layout, Sensor, WarmUp
 from edge_opid.learner import Settings
-from edge_opid.node.confidence import Sharpness
+from edge_opid.node.journal_records import pack_state, unpack_state
+from edge_opid.node.logistic import Sharpness
 from edge_opid.node.memories import Learning, Memories, Survivors
-from edge_opid.node.scoreboard import Scoreboard
-from edge_opid.node.snapshot import pack_state, unpack_state
+from edge_opid.node.scoreboard import PredictorName, Scoreboard
 from edge_opid.store.whole_file import write_whole
 
 MEASURED = 20  # values of a new sensor from which its reference and scale are taken
 SILENT = 20  # readings in a row without a sensor after which it is taken for dead
 PATTERNS = 64  # sets of missing sensors whose solutions are kept until the next reading is learned
+JUDGED = (PredictorName.LONG, PredictorName.LATELY)  # whose record decides what to carry
 CLASSES_MAX = 1000  # more are no classes: somebody has passed a measurement as a label
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -266,7 +267,7 @@ class Classifier:
         found = self._known.score_then_learn(_encoded(self._known.layout, values), number)
         self._sharpness.learn(self._known.blend.of(found), number)
         self._known.blend.record(found, number)
-        guesses = {name: int(found[name].argmax()) for name in ("long", "lately")}
+        guesses = {name: int(found[name].argmax()) for name in JUDGED}
         self._board.record(guesses, number)
 
     @property
@@ -277,10 +278,7 @@ class Classifier:
     def _warm(self, warmup: WarmUp, values: Values, number: int) -> bool:
         """Keep a reading; when better scales are due, learn all that are kept anew."""
         if not values.keys() <= set(warmup.names):
-            names, kept = {*warmup.names, *values}, warmup.rows()
-            warmup = self._warmup = WarmUp(names, self.warmup, self.knots, first=2)
-            for row, label in kept:
-                warmup.add(row, label)
+            warmup = self._warmup = warmup.with_sensors(values)
         warmup.add(values, number)
         due = warmup.due
         if due:
@@ -367,7 +365,7 @@ class Classifier:
             self._given = full
             return
         if back := {*(replaces or {}).values()} & {*self._memories.silent}:
-            self._memories.welcome(back)  # so that their columns are there to be continued
+            self._memories.take_back(back)  # so that their columns are there to be continued
         silent = tuple(name for name in self._memories.silent if name in full.names)
         self._memories.silent = silent if len(silent) < len(full.names) else ()
         self._memories.change(full, self._board.carry() if carry is None else carry, replaces)
@@ -377,7 +375,7 @@ class Classifier:
         """Who is back, who has been away for too long, and who is new."""
         memories = self._known
         if back := [name for name in memories.silent if name in values]:
-            memories.welcome(back)
+            memories.take_back(back)
         alive = memories.alive
         self._absent = {n: self._absent.get(n, 0) + 1 for n in alive if n not in values}
         dead = [name for name, missed in self._absent.items() if missed >= SILENT]
@@ -430,7 +428,7 @@ class Classifier:
             self._known.add_classes(len(self._classes))
         for memories in (self._known, theirs):
             if memories.silent:
-                memories.welcome(memories.silent)
+                memories.take_back(memories.silent)
         self._known.merge(theirs, [self._classes[label] for label in other._classes])
         self.readings += other.readings
         self._solved.clear()
@@ -484,9 +482,9 @@ class Classifier:
             found._memories.restore(saved["memories"])
         if saved["warmup"]:
             names, rows = saved["warmup"]
-            found._warmup = _filled(WarmUp(names, found.warmup, found.knots, first=2), rows)
+            found._warmup = WarmUp(names, found.warmup, found.knots, first=2).add_all(rows)
         for name, rows in saved["joining"].items():
-            found._joining[name] = _filled(WarmUp([name], MEASURED, found.knots), rows)
+            found._joining[name] = WarmUp([name], MEASURED, found.knots).add_all(rows)
         found._retired, found._absent = set(saved["retired"]), dict(saved["absent"])
         found._board = Scoreboard.from_state(saved["scoreboard"])
         found._sharpness = Sharpness(*saved["sharpness"])
@@ -525,9 +523,3 @@ def _number(name: str, value: Any) -> float:
         sentence = f"sensor {name!r} is {value!r}: expected a finite number, or None if missing"
         raise ReadingError(Refusal("type", sentence)) from error
     return number
-
-
-def _filled(warmup: WarmUp, rows: Iterable[Any]) -> WarmUp:
-    for values, label in rows:
-        warmup.add(values, label)
-    return warmup

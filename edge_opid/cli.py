@@ -32,7 +32,8 @@ from edge_opid.layout import Layout, Sensor
 from edge_opid.link.options import MqttOptions, read_credentials, tls_context
 from edge_opid.models.matrix import ModelError
 from edge_opid.node.node import Node
-from edge_opid.service.notify import Systemd, read_status
+from edge_opid.service.status_file import read_status
+from edge_opid.service.systemd import Systemd
 from edge_opid.store.whole_file import write_whole
 
 CONFIG = Path("/etc/opid-node/node.toml")
@@ -68,14 +69,14 @@ def run(config: ServiceConfig, _given: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT, then commit, say goodbye, and end."""
     if not EARLY.keys() <= os.environ.keys():
         os.execve(sys.executable, sys.orig_argv, {**EARLY, **os.environ})
-    from edge_opid.service.wiring import open_service  # noqa: PLC0415 - paho is for `run` alone
+    from edge_opid.service.wiring import open_loop  # noqa: PLC0415 - paho is for `run` alone
 
     log.set_up(config.log_level, os.environ)
     try:
-        with open_service(config, Systemd(os.environ)) as service:
+        with open_loop(config, Systemd(os.environ)) as loop:
             for each in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(each, lambda *_: service.stop())
-            return service.run()
+                signal.signal(each, lambda *_: loop.stop())
+            return loop.run()
     except (OpidError, OSError) as error:
         log.error("cannot go on", why=error)
     except Exception:  # noqa: BLE001 - the log must tell what systemd is about to restart

@@ -10,27 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from edge_opid.errors import ConfigError, OpidError
-from edge_opid.wire import WireError
-from gateway.cli.context import OperatorError
+from edge_opid.errors import ConfigError, RefusedError
 from gateway.cli.output import Terminal
 from gateway.cli.parser import parser
-from gateway.policy import PolicyError
-from gateway.registry import EventError, LifecycleError
-from gateway.setup.initialise import FolderError
-from gateway.store import MasterError, StoreUrlError
 
-MISTAKES = (
-    OperatorError,
-    ConfigError,
-    PolicyError,
-    FolderError,
-    EventError,
-    LifecycleError,
-    WireError,  # of an announcement that the operator typed
-    MasterError,
-    StoreUrlError,
-)
 INTERRUPTED = 130  # as the shell calls it
 
 
@@ -41,15 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     action: Callable[..., int] = given.action
     try:
         return action(given, screen)
-    except MISTAKES as error:
-        screen.remark(error)
-        return 2
     except BrokenPipeError:  # whoever read our list has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (OpidError, OSError) as error:
+    except OSError as error:  # what was refused by a disk, a database or a broker, too
         screen.remark(error)
         return 1
+    except (ConfigError, RefusedError) as error:
+        screen.remark(error)
+        return 2
     except KeyboardInterrupt:
         return INTERRUPTED
 

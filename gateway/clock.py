@@ -1,22 +1,21 @@
-"""The gateway's clocks: the one file of it that reads them.
+"""The gateway's clock: a steady one that follows when somebody sets the wall clock.
 
-The time is the wall clock as it was at the start, carried on by the monotonic one, so that nobody's
-silence grows or shrinks by itself. A machine without a clock of its own starts in 1970, or where it
-was switched off, and is set when the network answers: then we follow, once, and whoever counts is
-told by how much.
+A node never follows: it measures only how long its sensors are silent. A gateway compares its time
+with dates (a sensor's end of life) and with its database. A machine without a clock of its own
+starts in 1970, or where it was switched off, and is set when the network answers: then the gateway
+follows, once, and tells whoever counts by how much.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from edge_opid.service.clock import SteadyClock
 
 STEP_MS = 60_000
-"""Less is what clocks differ by, and not worth to be followed."""
+"""Clocks differ by less than this anyway: a smaller step is not followed."""
 
 
-class GatewayClock:
-    """Carried on, until somebody sets the wall clock.
+class GatewayClock(SteadyClock):
+    """A steady clock, until somebody sets the wall clock.
 
     >>> wall, passed = [1_000.0], [50.0]
     >>> clock = GatewayClock(lambda: wall[0], lambda: passed[0])
@@ -25,27 +24,10 @@ class GatewayClock:
     (1000250, 89000000, 90000250, 0, 250)
     """
 
-    def __init__(
-        self,
-        wall: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._wall, self._monotonic = wall, monotonic
-        self._began_s = monotonic()
-        self._start_ms = int(wall() * 1000)
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970, as far as anybody has told this machine."""
-        return self._start_ms + self.passed_ms()
-
-    def passed_ms(self) -> int:
-        """Milliseconds of this life: for whatever must go on at its pace, whoever sets the time."""
-        return round((self._monotonic() - self._began_s) * 1000)
-
     def follow(self) -> int:
-        """By how much the wall clock was set since the last time, if it was; we go with it."""
+        """Go with the wall clock; by how much it was set since the last time, 0 if it was not."""
         step_ms = int(self._wall() * 1000) - self.now_ms()
         if abs(step_ms) < STEP_MS:
             return 0
-        self._start_ms += step_ms
+        self._offset_s += step_ms / 1000
         return step_ms

@@ -16,19 +16,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from edge_opid.config.broker import BROKER, LOG, broker_options, log_level
 from edge_opid.config.schema import Document, Shape, Table, kinds_of, read_text
 from edge_opid.errors import SettingError
 from edge_opid.link.options import MqttOptions
-from gateway.policy import Group, Policy, PolicyError, check_groups
+from gateway.policy import Group, Policy, check_groups
 from gateway.secret_files import load_signing_key, read_secret
+from gateway.store.database import parse_url
 
 __all__ = ["GatewayConfig", "load_config", "load_signing_key", "parse_config"]
 
 OWN = {"database": "str", "database_file": "str", "key": "str"}
-DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
 SHAPE = Shape(
     sections={"gateway": OWN | kinds_of(Policy), "broker": BROKER, "log": LOG},
     lists={"groups": Group},
@@ -73,7 +72,7 @@ def parse_config(
     try:
         document.override(environment, SHAPE)
         return _build(SHAPE.check(document.tables), document)
-    except (SettingError, PolicyError) as error:
+    except SettingError as error:
         raise document.blame(error.key, error) from error
 
 
@@ -105,7 +104,7 @@ def _database(given: Table, document: Document) -> str:
         text = read_secret(folder / given[name], "database file")
     else:
         text = given[name]
-    url = _parsed(text, key)
+    url = parse_url(text, key)
     secret = url.password is not None or any("password" in each for each in url.query)
     if secret and name == "database" and key not in document.variables:
         raise SettingError(
@@ -129,25 +128,11 @@ def _database_key(given: Table, document: Document) -> str:
     return chosen[0]
 
 
-def _parsed(text: str, key: str) -> URL:
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):  # their sentences may quote the password
-        raise SettingError(
-            key,
-            "must be an SQLAlchemy URL, as sqlite:///gateway.sqlite or "
-            "postgresql://user:password@host/name (what was given is not shown: it may be secret)",
-        ) from None
-    if url.drivername not in DRIVERS:
-        raise SettingError(key, f"must be of sqlite or postgresql, got {url.drivername!r}")
-    return url
-
-
 def _placed(url: URL, folder: Path, key: str) -> URL:
-    """The file of SQLite seen from the configuration's folder; PostgreSQL with our driver."""
-    if not url.drivername.startswith("sqlite"):
-        return url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is the old driver
-    if url.database in (None, "", ":memory:") or str(url.database).startswith("file:"):
+    """The file of SQLite seen from the configuration's folder."""
+    if url.get_backend_name() != "sqlite":
+        return url
+    if url.database in (None, "", ":memory:"):
         raise SettingError(
             key, "must name a file, as sqlite:///gateway.sqlite: memory does not outlive a restart"
         )

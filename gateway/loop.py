@@ -14,22 +14,13 @@ How long it takes until every node has done what it was told: a line in the log 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from edge_opid import log
-from edge_opid.link.contract import (
-    Connected,
-    Delivery,
-    Disconnected,
-    Link,
-    LinkEvent,
-    MessageDropped,
-    PublishRefused,
-    SubscriptionRefused,
-)
-from edge_opid.service.notify import Systemd
+from edge_opid.link.contract import Connected, Delivery, Disconnected, Link
+from edge_opid.service.base_loop import POLL_S, BaseLoop
+from edge_opid.service.systemd import Systemd
 from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, decode
 from gateway.clock import GatewayClock
 from gateway.decisions.actions import Action, Fit, ForgetExamples, Listen, Publish
@@ -39,16 +30,16 @@ from gateway.recall import fit_job
 from gateway.registry import EventError, FitRecord, NodeKey, Record
 from gateway.store import FORGET, CommandRecord, DatabaseError, FleetStore
 
-POLL_S = 0.1
-DELIVERIES_PER_ROUND = 512  # a wave of reports becomes a few transactions
 COMMANDS_MS = 500  # between two looks for operators' commands
 TICK_MS = 200
 RETRY_S = 1.0  # before a database that refused is asked again; twice as long each time …
 RETRY_MAX_S = 32.0  # … up to this
 
 
-class GatewayLoop:
+class GatewayLoop(BaseLoop[GatewayClock]):
     """One gateway, its link and its store, until somebody calls `stop`."""
+
+    deliveries_per_round = 512  # a wave of reports becomes a few transactions
 
     def __init__(
         self,
@@ -57,14 +48,12 @@ class GatewayLoop:
         store: FleetStore,
         clock: GatewayClock,
         fitter: Fitter,
-        notify: Systemd,
+        systemd: Systemd,
         *,
         poll_s: float = POLL_S,
     ) -> None:
-        self.gateway, self.counts = gateway, Counter[str]()
-        self._link, self._store, self._clock = link, store, clock
-        self._fitter, self._notify, self._poll_s = fitter, notify, poll_s
-        self._stop = False
+        super().__init__(link, clock, systemd, poll_s)
+        self.gateway, self._store, self._fitter = gateway, store, fitter
         self._actions: list[Action] = []
         self._deliveries: list[Delivery] = []
         self._outcomes: dict[int, str] = {}
@@ -73,38 +62,18 @@ class GatewayLoop:
         self._filters: frozenset[str] = frozenset()
         self._wave = OrderWave()
 
-    def stop(self) -> None:
-        """End after this round. A signal handler may call it: it only sets a flag."""
-        self._stop = True
-
     def run(self) -> int:
-        """Start, go round until stopped, say goodbye; the exit code."""
+        """As every loop; the fitter's thread ends with it."""
         try:
-            self.start()
-            while not self._stop:
-                self.round()
-            self.drain()
-        except BaseException:
-            self._link.abort()
-            raise
+            return super().run()
         finally:
             self._fitter.stop()
-        return 0
-
-    def start(self) -> None:
-        """Connect."""
-        self.gateway.disconnected()  # until the link says otherwise
-        self._link.subscribe(self.gateway.subscriptions())
-        self._link.start()
-        self._notify.ready()
-        fleet = self.gateway.fleet
-        log.info("started", nodes=len(fleet.nodes), changes=len(fleet.changes))
 
     def round(self) -> None:
-        """One turn."""
+        """One turn: take in, decide, save, and only then perform."""
         self._follow_clock()
         began_ms = self._clock.now_ms()
-        self._take_in()
+        self._take_in(0.0 if self.gateway.busy else self._poll_s)
         self._take_commands()
         self._take_fits()
         self._tick()
@@ -112,53 +81,37 @@ class GatewayLoop:
         self._wave.follow(self.gateway, began_ms, self._clock.now_ms())
         self._say_alive()
 
-    def drain(self) -> None:
-        """Save what is decided, send what is queued, go."""
-        self._notify.stopping()
+    def _subscriptions(self) -> Mapping[str, int]:
+        return self.gateway.subscriptions()
+
+    def _begin(self) -> dict[str, object]:
+        self.gateway.on_disconnected()  # until the link says otherwise
+        fleet = self.gateway.fleet
+        return {"nodes": len(fleet.nodes), "changes": len(fleet.changes)}
+
+    def _finish(self) -> dict[str, object]:
         self._settle()
-        unsent = self._link.stop()
-        log.info("stopped", unsent=unsent)
+        return {}
 
     def _follow_clock(self) -> None:
         step_ms = self._clock.follow()
         if step_ms:
             self.counts["clock_set"] += 1
-            self.gateway.clock_set(step_ms, self._clock.now_ms())
+            self.gateway.on_clock_set(step_ms, self._clock.now_ms())
 
     # -- 1: what comes in ----------------------------------------------------------------------
 
-    def _take_in(self) -> None:
-        for turn in range(DELIVERIES_PER_ROUND):
-            waits = turn == 0 and not self.gateway.busy
-            delivery = self._link.poll(self._poll_s if waits else 0.0)
-            self._hear_events()  # a former connection's end comes before the next one's messages
-            if delivery is None:
-                return
-            now_ms = self._clock.now_ms()
-            self._actions += self.gateway.handle(delivery.topic, delivery.payload, now_ms)
-            self._deliveries.append(delivery)
+    def _handle(self, delivery: Delivery) -> bool:
+        self.gateway.handle(delivery.topic, delivery.payload, self._clock.now_ms())
+        self._deliveries.append(delivery)
+        return True
 
-    def _hear_events(self) -> None:
-        while (event := self._link.poll_event()) is not None:
-            self.counts[type(event).__name__] += 1
-            self._hear(event)
+    def _on_connected(self, event: Connected) -> None:
+        now_ms = self._clock.now_ms()
+        self._actions += self.gateway.on_connected(event.session_present, now_ms)
 
-    def _hear(self, event: LinkEvent) -> None:
-        count = self.counts[type(event).__name__]
-        match event:
-            case Connected(session_present, protocol):
-                log.info("connected", protocol=protocol, session_present=session_present)
-                self._actions += self.gateway.connected(session_present, self._clock.now_ms())
-            case Disconnected(reason, refused):
-                self.gateway.disconnected()
-                if log.worth_a_line(count) or refused:
-                    log.warning("disconnected", reason=reason, refused=refused, count=count)
-            case SubscriptionRefused(filter_, reason):
-                log.error("subscription refused", filter=filter_, reason=reason)
-            case PublishRefused(topic, reason):
-                self._refused(topic, reason)
-            case MessageDropped(reason, number):
-                log.warning("message dropped", reason=reason, count=number)
+    def _on_disconnected(self, event: Disconnected) -> None:  # noqa: ARG002
+        self.gateway.on_disconnected()
 
     def _take_commands(self) -> None:
         """What operators left in the database, twice a second; they must see that we serve it."""
@@ -168,11 +121,10 @@ class GatewayLoop:
         self._looked_ms = passed_ms
         try:
             if self._store.reclaim():
-                self.counts["reclaimed"] += 1
-                log.warning("the lost lock is taken again", count=self.counts["reclaimed"])
+                self._note("reclaimed", "the lost lock is taken again")
             commands = self._store.commands()
         except DatabaseError as error:
-            self._complain("commands cannot be read", error)
+            self._note_failed("commands cannot be read", error)
             return
         for command in commands:
             self._outcomes[command.id] = self._obey(command, now_ms)
@@ -197,13 +149,13 @@ class GatewayLoop:
         return "done"
 
     def _take_fits(self) -> None:
-        for outcome in self._fitter.finished():
+        for outcome in self._fitter.take_finished():
             match outcome:
                 case FitRecord():
-                    self._tell_of(outcome)
-                    self.gateway.fitted(outcome)
+                    self._log_fit(outcome)
+                    self.gateway.on_fitted(outcome)
                 case FitFailed(change, why):
-                    self.gateway.fit_failed(change, why)
+                    self.gateway.on_fit_failed(change, why)
 
     def _tick(self) -> None:
         passed_ms = self._clock.passed_ms()
@@ -212,30 +164,27 @@ class GatewayLoop:
             self._ticked_ms = passed_ms
             self._actions += self.gateway.tick(self._clock.now_ms())
         while self.gateway.complaints:
-            self.counts["complaints"] += 1
-            sentence = self.gateway.complaints.popleft()
-            if log.worth_a_line(self.counts["complaints"]):
-                log.warning("refused", why=sentence, count=self.counts["complaints"])
+            self._note("complaints", "refused", why=self.gateway.complaints.popleft())
 
     # -- 2: what must not be forgotten ---------------------------------------------------------
 
     def _settle(self) -> None:
         """Save, perform, acknowledge."""
         records = self.gateway.fleet.take_unsaved()
-        if not self._insisted(lambda: self._save(records)):
+        if not self._insist(lambda: self._save(records)):
             return  # nothing was acknowledged: it all comes again
         self._outcomes.clear()
         actions, self._actions = self._actions, []
         for action in actions:
-            self._insisted(partial(self._perform, action))
+            self._insist(partial(self._perform, action))
         deliveries, self._deliveries = self._deliveries, []
         for delivery in deliveries:
             self._link.acknowledge(delivery)
 
-    def _insisted(self, attempt: Callable[[], None]) -> bool:
+    def _insist(self, attempt: Callable[[], None]) -> bool:
         """Try until the database does not refuse for a while; False when told to stop meanwhile.
 
-        A `MasterError` is not tried again: somebody else decides now, and what we believe may be
+        A `LeaderError` is not tried again: somebody else decides now, and what we believe may be
         out of date.
         """
         wait_s = RETRY_S
@@ -245,12 +194,12 @@ class GatewayLoop:
             except DatabaseError as error:
                 if not (error.transient or error.unsure):
                     raise
-                self._complain("the database refuses", error)
-                self._notify.says(f"waiting for the database: {error}")
+                self._note_failed("the database refuses", error)
+                self._systemd.tell_status(f"waiting for the database: {error}")
             else:
                 if wait_s > RETRY_S:
                     log.info("the database answers again")
-                    self._notify.says("")
+                    self._systemd.tell_status("")
                 return True
             if not self._pause(wait_s):
                 return False
@@ -274,8 +223,7 @@ class GatewayLoop:
     def _perform(self, action: Action) -> None:
         match action:
             case Publish(topic, payload, retain):
-                if not self._link.publish(topic, payload, retain=retain):
-                    self._refused(topic, "the link did not take it")
+                self._publish(topic, payload, retain=retain)
             case Listen(filters):
                 self._link.subscribe(sorted(filters - self._filters))
                 self._link.unsubscribe(sorted(self._filters - filters))
@@ -288,12 +236,7 @@ class GatewayLoop:
 
     # -- how it goes ---------------------------------------------------------------------------
 
-    def _say_alive(self) -> None:
-        """Feed the watchdog; a link that will never work again ends us instead (`LinkError`)."""
-        self._link.check()
-        self._notify.alive(self._clock.passed_ms())
-
-    def _tell_of(self, fit: FitRecord) -> None:
+    def _log_fit(self, fit: FitRecord) -> None:
         log.info(
             "fitted",
             change=fit.change,
@@ -304,16 +247,8 @@ class GatewayLoop:
             refused=len(fit.refused),
         )
 
-    def _refused(self, topic: str, reason: str) -> None:
-        self.counts["publish_refused"] += 1
-        count = self.counts["publish_refused"]
-        if log.worth_a_line(count):
-            log.warning("publication refused", topic=topic, reason=reason, count=count)
-
-    def _complain(self, what: str, error: DatabaseError) -> None:
-        self.counts[what] += 1
-        if log.worth_a_line(self.counts[what]):
-            log.error(what, why=error, count=self.counts[what])
+    def _note_failed(self, event: str, error: DatabaseError) -> None:
+        self._note(event, event, write=log.error, why=error)
 
 
 class OrderWave:

@@ -1,6 +1,6 @@
 """What the operator decides once: groups of nodes, and how patient and how thorough to be.
 
-A mistake raises `PolicyError`, which names the key as it stands in the file.
+A mistake raises `SettingError`, which names the key as it stands in the file.
 """
 
 from __future__ import annotations
@@ -8,25 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edge_opid.config.schema import DURATION_S_MAX
-from edge_opid.errors import OpidError
-from edge_opid.wire import LIMITS, WireError, check_id
+from edge_opid.config.schema import DURATION_S_MAX, check_name, check_unique, check_within
+from edge_opid.errors import SettingError
+from edge_opid.wire import LIMITS
 
 DTYPES = ("float32", "float16")
-
-
-class PolicyError(OpidError, ValueError):
-    """A setting is at fault. `key` is where it stands; the sentence begins with it.
-
-    >>> Policy(first_batch=3)
-    Traceback (most recent call last):
-    ...
-    gateway.policy.PolicyError: gateway.first_batch must be from 6 to 960, got 3
-    """
-
-    def __init__(self, key: str, complaint: str) -> None:
-        super().__init__(f"{key} {complaint}")
-        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +36,25 @@ class Group:
     def check(self, key: str) -> None:
         """Refuse what no fleet could be; `key` is where this group stands."""
         for name, value in (("id", self.id), ("site", self.site)):
-            _check_id(value, f"{key}.{name}")
+            check_name(value, f"{key}.{name}")
         for place, node in enumerate(self.nodes):
-            _check_id(node, f"{key}.nodes[{place}]")
+            check_name(node, f"{key}.nodes[{place}]")
         if not 2 <= len(self.classes) <= LIMITS.classes_max:
             complaint = f"must be 2 to {LIMITS.classes_max} names, got {len(self.classes)}"
-            raise PolicyError(f"{key}.classes", complaint)
-        _unique(self.classes, f"{key}.classes")
-        _unique(self.nodes, f"{key}.nodes")
+            raise SettingError(f"{key}.classes", complaint)
+        check_unique(self.classes, f"{key}.classes")
+        check_unique(self.nodes, f"{key}.nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How the gateway behaves. Each default has its reason beside it."""
+    """How the gateway behaves. Each default has its reason beside it.
+
+    >>> Policy(first_batch=3)
+    Traceback (most recent call last):
+    ...
+    edge_opid.errors.SettingError: gateway.first_batch must be from 6 to 960, got 3
+    """
 
     silence_s: float = 3_600.0  # a sensor silent for longer is retired; nodes bridge meanwhile
     settle_s: float = 5.0  # announcements of a node within it are one change
@@ -80,21 +72,21 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in ("silence_s", "settle_s", "summary_wait_s", "gather_s", "retry_s"):
-            _within(getattr(self, name), f"gateway.{name}", 0, DURATION_S_MAX)
-        _within(self.lam, "gateway.lam", 0, LIMITS.number_max)
-        _within(self.rho, "gateway.rho", LIMITS.positive_min, LIMITS.number_max)
-        _within(self.retry_max_s, "gateway.retry_max_s", self.retry_s, DURATION_S_MAX)
-        _within(self.measure_readings, "gateway.measure_readings", 2, 10_000)
-        _within(self.batch_max, "gateway.batch_max", 6, 100_000)
-        _within(self.first_batch, "gateway.first_batch", 6, self.batch_max)
+            check_within(getattr(self, name), f"gateway.{name}", 0, DURATION_S_MAX)
+        check_within(self.lam, "gateway.lam", 0, LIMITS.number_max)
+        check_within(self.rho, "gateway.rho", LIMITS.positive_min, LIMITS.number_max)
+        check_within(self.retry_max_s, "gateway.retry_max_s", self.retry_s, DURATION_S_MAX)
+        check_within(self.measure_readings, "gateway.measure_readings", 2, 10_000)
+        check_within(self.batch_max, "gateway.batch_max", 6, 100_000)
+        check_within(self.first_batch, "gateway.first_batch", 6, self.batch_max)
         if self.weights not in DTYPES:
             complaint = f"must be {' or '.join(DTYPES)}, got {self.weights!r}"
-            raise PolicyError("gateway.weights", complaint)
+            raise SettingError("gateway.weights", complaint)
 
-    def sizes(self) -> tuple[int, ...]:
+    def batch_sizes(self) -> tuple[int, ...]:
         """The batch sizes at which a change is fitted: none yet, the first ones, then doubling.
 
-        >>> Policy(batch_max=300).sizes()
+        >>> Policy(batch_max=300).batch_sizes()
         (0, 30, 60, 120, 240, 300)
         """
         found, size = [0], self.first_batch
@@ -111,29 +103,11 @@ def check_groups(groups: Iterable[Group]) -> None:
     for place, group in enumerate(groups):
         group.check(f"groups[{place}]")
         if group.id in ids:
-            raise PolicyError(f"groups[{place}].id", f"must differ, got {group.id!r} twice")
+            raise SettingError(f"groups[{place}].id", f"must differ, got {group.id!r} twice")
         ids.add(group.id)
         for key in group.keys:
             if key in owner:
                 both = f"{owner[key]!r} and {group.id!r}"
                 complaint = f"must have each node once, got {'/'.join(key)} in {both}"
-                raise PolicyError(f"groups[{place}].nodes", complaint)
+                raise SettingError(f"groups[{place}].nodes", complaint)
             owner[key] = group.id
-
-
-def _check_id(value: str, key: str) -> None:
-    try:
-        check_id(value, key)
-    except WireError as error:
-        raise PolicyError(key, str(error).removeprefix(f"{key} ")) from error
-
-
-def _within(value: float, key: str, low: float, high: float) -> None:
-    if not low <= value <= high:  # false for NaN, too
-        raise PolicyError(key, f"must be from {low:g} to {high:g}, got {value}")
-
-
-def _unique(names: tuple[str, ...], key: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise PolicyError(key, f"must be different, got {', '.join(twice)} more than once")

@@ -7,11 +7,11 @@ from dataclasses import replace
 from gateway.decisions.gateway import Gateway
 from gateway.fitting.job import FitJob
 from gateway.registry import ChangeRecord, FitRecord
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import StoredFleet
 from gateway.store import FleetStore
 
 
-def recalled(store: FleetStore) -> tuple[Stored, dict[int, FitRecord]]:
+def recalled(store: FleetStore) -> tuple[StoredFleet, dict[int, FitRecord]]:
     """What the store remembers of the fleet, and the fits whose weights are in force."""
     stored = store.fleet()
     examples = {
@@ -37,15 +37,15 @@ def fit_job(store: FleetStore, gateway: Gateway, change_id: int, size: int) -> F
     keys = {(each.site, each.node, each.layout_version) for each in summaries}
     keys |= {(each.site, each.node, each.layout_version) for each in examples}
     return FitJob(
-        change,
-        size,
-        group.classes,
-        {layout.key: layout for layout in store.layouts(keys)},
-        summaries,
-        examples,
-        pushed_fit(store, change),
-        policy.lam,
-        policy.rho,
-        policy.weights,
-        policy.kernels,
+        change=change,
+        size=size,
+        classes=group.classes,
+        layouts={layout.key: layout for layout in store.layouts(keys)},
+        summaries=summaries,
+        examples=examples,
+        previous=pushed_fit(store, change),
+        lam=policy.lam,
+        rho=policy.rho,
+        weights=policy.weights,
+        kernels=policy.kernels,
     )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from edge_opid.link.mqtt import MqttLink
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from gateway.clock import GatewayClock
 from gateway.config import GatewayConfig, load_signing_key
 from gateway.decisions.gateway import Gateway
@@ -22,7 +22,7 @@ INBOX_MESSAGES_MAX = 16_384
 
 
 @contextmanager
-def open_runner(config: GatewayConfig, notify: Systemd) -> Iterator[GatewayLoop]:
+def open_loop(config: GatewayConfig, systemd: Systemd) -> Iterator[GatewayLoop]:
     """A gateway on the real database and the real broker, ready to `run`."""
     key = load_signing_key(config.key_file)
     with FleetStore.open(config.database) as store:
@@ -36,4 +36,6 @@ def open_runner(config: GatewayConfig, notify: Systemd) -> Iterator[GatewayLoop]
             outbox_bytes_max=OUTBOX_BYTES_MAX,
             inbox_messages_max=INBOX_MESSAGES_MAX,
         )
-        yield GatewayLoop(gateway, MqttLink(options), store, GatewayClock(), ThreadFitter(), notify)
+        yield GatewayLoop(
+            gateway, MqttLink(options), store, GatewayClock(), ThreadFitter(), systemd
+        )

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 pytest.importorskip("rich", reason="the gateway extra is not installed")
 
-from benchmarks.changes.cells import Results, read, run, write
+from benchmarks.changes.cells import StreamResults, read, run, write
 from benchmarks.changes.peers import METHODS, applies, product
 from benchmarks.changes.report import aims, place_of, precisions, signed
 from benchmarks.changes.stats import ALL, Duel, accuracy, best_mode, duels, precision, seeds_of
@@ -110,7 +110,7 @@ def test_an_interrupted_run_ends_in_the_same_file_as_one_at_a_stroke(tmp_path):
     """Stopped after two of four seeds, with a torn file beside it."""
     found = [{ALL: [200 + k, 210], "50": [30], "100": [70 + k], "200": [160]} for k in range(4)]
     place = {"cpu": "one"}
-    at_once, resumed = (Results("digits", 250, where=place) for _ in range(2))
+    at_once, resumed = (StreamResults("digits", 250, where=place) for _ in range(2))
     for k in range(4):
         at_once.add("river LR", SEED + k, found[k])
     write(at_once, tmp_path / "a")
@@ -128,9 +128,9 @@ def test_an_interrupted_run_ends_in_the_same_file_as_one_at_a_stroke(tmp_path):
     assert read("splice", tmp_path / "b").runs == {}
 
 
-def measured(**wholes) -> Results:
+def measured(**wholes) -> StreamResults:
     """Two stages of 100; the second one is the first 100 after the change, too."""
-    results = Results("digits", 100)
+    results = StreamResults("digits", 100)
     for method, counts in wholes.items():
         for seed, count in enumerate(counts):
             halves = {ALL: [count, count], "50": [count // 2], "100": [count], "200": [count]}

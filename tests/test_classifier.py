@@ -21,7 +21,7 @@ from edge_opid import (
     WarmUp,
     WoodburyLearner,
 )
-from edge_opid.node.snapshot import pack_state
+from edge_opid.node.journal_records import pack_state
 
 SENSORS = [Sensor("co2", 450, 80), Sensor("temp", 20, 2)]
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from edge_opid import Classifier, OpidError, Sensor
-from edge_opid.node.snapshot import pack_state, unpack_state
+from edge_opid.node.journal_records import pack_state, unpack_state
 
 NAMES = "abcdefgh"
 ODD = (None, float("nan"), float("inf"), 0, True, 1e30, -1e37, "on")

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from benchmarks.fuzz import fleet
-from benchmarks.fuzz.link import Finding, LyingBroker
-from benchmarks.fuzz.messages import corpus
+from benchmarks.fuzz.link import LyingBroker
+from benchmarks.fuzz.messages import Finding, corpus
 from edge_opid.link import LinkError
 from edge_opid.link.connection import Connection
 from edge_opid.link.exchange import Exchange

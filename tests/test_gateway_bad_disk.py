@@ -10,10 +10,11 @@ import pytest
 from support.failing_files import failing_files
 from support.fleet_rig import CLASSES, SITE, FleetRig
 from support.gateway_process import GatewayProcess
+from support.inline_fitter import InlineFitter
 from support.mosquitto import Mosquitto
 from support.node_process import listening, wait_until
 
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import (
     Channel,
@@ -24,7 +25,6 @@ from edge_opid.wire import (
     encode,
 )
 from gateway.clock import GatewayClock
-from gateway.fitting.worker import InlineFitter
 from gateway.loop import GatewayLoop
 from gateway.store import DatabaseError, FleetStore
 
@@ -75,14 +75,14 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_was_said(tmp_path, mon
                 number = store.submit(SITE, "n1", retired, 1)
             introduce(ear, "n2")
             wait_until(lambda: gateway.log().count("the database refuses") >= 2, "it says so")
-            gateway.check_alive()
+            gateway.check()
             assert known(gateway) == {"n1"}
             trouble.unlink()
             wait_until(lambda: known(gateway) == {"n1", "n2"}, "n2 is adopted, too")
             with FleetStore.open(gateway.database) as store:
                 wait_until(lambda: store.command(number).outcome, "the operator is obeyed")
                 assert store.command(number).outcome == "done"
-            gateway.check_alive()
+            gateway.check()
             assert gateway.stop() == 0
         finally:
             gateway.kill()
@@ -102,12 +102,12 @@ def test_what_waits_for_its_database_is_alive_for_systemd_and_says_what_for():
         if refusals:
             raise refusals.pop(0)
 
-    assert runner._insisted(attempt)
+    assert runner._insist(attempt)
     assert said[0] == "STATUS=waiting for the database: no 0"
     assert said[-1] == "STATUS="
     assert "WATCHDOG=1" in said
     with pytest.raises(DatabaseError, match="rights"):
-        runner._insisted(lambda: (_ for _ in ()).throw(DatabaseError("rights", transient=False)))
+        runner._insist(lambda: (_ for _ in ()).throw(DatabaseError("rights", transient=False)))
 
 
 # -- the unit --------------------------------------------------------------------------------------

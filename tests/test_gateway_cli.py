@@ -23,10 +23,10 @@ from support.node_process import NodeProcess, wait_until
 
 from edge_opid.wire import SensorDeployed, SensorRetired, SensorSilent, Status, decode, encode
 from gateway.__main__ import main
-from gateway.cli.context import open_desk
+from gateway.cli.context import open_context
 from gateway.cli.wait import AwaitedWave, wave_after
 from gateway.registry import diagram
-from gateway.registry.events import happen
+from gateway.registry.events import apply_event
 from gateway.registry.measuring import knots_like_its_neighbours
 from gateway.store import FleetStore
 
@@ -240,10 +240,10 @@ def test_a_sensor_too_many_is_refused_before_it_can_stop_the_gateway(opid, folde
 
 
 def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
-    with open_desk(folder / "gateway.toml") as desk:
-        fleet = desk.fleet()
+    with open_context(folder / "gateway.toml") as context:
+        fleet = context.fleet()
     key, knots = (SITE, "n2"), tuple(map(float, range(31)))
-    happen(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
+    apply_event(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
     for place in range(5):  # beside db, no, pm, hum-2 and the bias: 160 columns
         event = SensorDeployed(
             f"x{place}",
@@ -254,11 +254,11 @@ def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
             scale=1.0,
             knots=knots,
         )
-        happen(fleet, key, event, 10**12)
+        apply_event(fleet, key, event, 10**12)
     assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 1
-    happen(fleet, key, SensorRetired("x4", 2 * 10**12, "too many"), 2 * 10**12)
+    apply_event(fleet, key, SensorRetired("x4", 2 * 10**12, "too many"), 2 * 10**12)
     for sensor in ("db-n2", "no-n2", "pm-n2"):
-        happen(fleet, key, SensorRetired(sensor, 2 * 10**12, "linear"), 2 * 10**12)
+        apply_event(fleet, key, SensorRetired(sensor, 2 * 10**12, "linear"), 2 * 10**12)
     assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 31
 
 
@@ -382,7 +382,7 @@ def test_what_a_deployment_will_do_is_told_beforehand(opid):
 
 @contextmanager
 def gateway_that_says(folder: Path, outcome: str):
-    """A master of the database that settles every command with these words."""
+    """A leader of the database that settles every command with these words."""
     over, ready = threading.Event(), threading.Event()
 
     def serve():
@@ -408,7 +408,7 @@ def test_what_the_gateway_refuses_after_all_is_its_sentence_and_exit_code_2(opid
     with gateway_that_says(folder, "sensor 'pm-n1' has just gone"):
         code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY, "--wait")
     assert (code, err) == (2, "opid-gateway: sensor 'pm-n1' has just gone\n")
-    epoch = re.compile(r'INSERT INTO "?master.*')
+    epoch = re.compile(r'INSERT INTO "?leader.*')
     assert epoch.sub("", records(folder)) == epoch.sub("", before)
 
 
@@ -421,13 +421,13 @@ def test_whoever_waits_in_vain_is_told_what_is_open_and_gets_exit_code_3(opid, f
 
 
 def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(folder):
-    with open_desk(folder / "gateway.toml") as desk:
-        fleet = desk.fleet()
+    with open_context(folder / "gateway.toml") as context:
+        fleet = context.fleet()
     n1, n2 = (SITE, "n1"), (SITE, "n2")
     measured = wave_after(fleet, n2, "hum-2")
     assert measured.open == {n2: "measures hum-2, which takes its first readings"}
     assert wave_after(fleet, n1, "so-n1") == AwaitedWave(2)
-    happen(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
+    apply_event(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
     assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get another layout"}
     assert wave_after(fleet, n2, "so-n2") == AwaitedWave(2)
 
@@ -518,7 +518,7 @@ def exported(opid, folder, *words):
 
 
 def test_both_ways_to_compute_an_exported_predictor_agree(opid, folder):
-    """Folded into W, and part by part in float64: apart by the rounding of W, no more."""
+    """ColumnWeights into W, and part by part in float64: apart by the rounding of W, no more."""
     before = dump(folder)
     with np.load(exported(opid, folder)) as saved:
         model = {name: saved[name] for name in saved.files}
@@ -651,7 +651,7 @@ def running(config: Path, log: Path, **environment: str):
         process.wait(WAIT_S)
 
 
-def test_a_second_master_is_refused_and_the_first_goes_on(folder, tmp_path):
+def test_a_second_leader_is_refused_and_the_first_goes_on(folder, tmp_path):
     with Mosquitto(tmp_path / "broker") as broker:
         port = {"OPID_BROKER_PORT": str(broker.port)}
         config = folder / "gateway.toml"
@@ -669,23 +669,23 @@ def test_a_second_master_is_refused_and_the_first_goes_on(folder, tmp_path):
             assert len(second.stderr.splitlines()) == 1
             assert first.poll() is None
             with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
-                assert store.has_master()
+                assert store.has_leader()
             first.send_signal(signal.SIGTERM)
             assert first.wait(WAIT_S) == 0
     with FleetStore.open(f"sqlite:///{folder}/gateway.sqlite") as store:
-        assert not store.has_master()
+        assert not store.has_leader()
         assert len(store.fleet().nodes) == 3
 
 
-def test_looking_for_a_master_takes_nothing_from_him(database_url):
-    with FleetStore.open(database_url) as looking, FleetStore.open(database_url) as master:
-        assert not looking.has_master()
-        master.claim()
-        assert looking.has_master()
-        assert master.still_master()
-        master.save([])
+def test_looking_for_a_leader_takes_nothing_from_him(database_url):
+    with FleetStore.open(database_url) as looking, FleetStore.open(database_url) as leader:
+        assert not looking.has_leader()
+        leader.claim()
+        assert looking.has_leader()
+        assert leader.is_leader()
+        leader.save([])
     with FleetStore.open(database_url) as looking:
-        assert not looking.has_master()
+        assert not looking.has_leader()
         looking.claim()
 
 

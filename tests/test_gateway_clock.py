@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.inline_fitter import InlineFitter
 from support.rig import KEY
 
 from edge_opid.link.contract import Connected
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.wire import SensorDeployed, Status
 from gateway.__main__ import main
 from gateway.clock import GatewayClock
 from gateway.decisions.gateway import Gateway
-from gateway.fitting.worker import InlineFitter
 from gateway.loop import GatewayLoop
 from gateway.policy import Policy
 from gateway.recall import recalled
@@ -195,7 +195,7 @@ def test_a_clock_set_back_does_not_keep_the_watchdog_or_an_order_waiting():
     life.runner._link.publish = lambda topic, *_, **__: sent.append(topic) or True
     node = life.gateway.fleet.nodes[SITE, "n1"]
     life.gateway.fleet.put(replace(node, online=True, reported_version=0))
-    life.gateway.publisher.heard((SITE, "n1"), life.wall_ms)
+    life.gateway.publisher.note_report((SITE, "n1"), life.wall_ms)
     life.pass_s(3)
     life.wall_ms -= 73 * YEAR_MS
     fed.clear()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support import fleet_rig
-from support.fleet_rig import CLASSES, SITE, FleetRig, World
+from support.fleet_rig import CLASSES, SITE, FleetRig, SeenWorld
 
 from edge_opid.learner import GramLearner
 from edge_opid.wire import Channel, NodeTopics, Reading, SensorDeployed, SensorRetired, encode
 from gateway.fitting import fit as fitting
-from gateway.fitting.fit import CONTINUED, continued, too_brief
+from gateway.fitting.fit import CONTINUED, continued, is_too_brief
 from gateway.fitting.job import FitJob
 from gateway.fitting.models import fitted_model
 from gateway.fitting.pooling import Member, pool
@@ -25,11 +25,34 @@ POLICY = Policy(settle_s=1, silence_s=600, summary_wait_s=5, first_batch=30, bat
 def job(examples: list[str], columns=("a", "b", "bias", "new")) -> FitJob:
     """A change with one instance of each of these nodes, in this order."""
     records = [
-        ExampleRecord(1, SITE, node, "box", 1, seq, 2, "calm", {}, seq)
+        ExampleRecord(
+            change=1,
+            site=SITE,
+            node=node,
+            source="box",
+            boot=1,
+            seq=seq,
+            layout_version=2,
+            label="calm",
+            values={},
+            place=seq,
+        )
         for seq, node in enumerate(examples)
     ]
-    change = ChangeRecord(1, "air", (), ("new",), columns, 0)
-    return FitJob(change, len(records), CLASSES, {}, [], records, None, lam=1.0, rho=1.0)
+    change = ChangeRecord(
+        id=1, group="air", retired=(), arrived=("new",), columns=columns, opened_ms=0
+    )
+    return FitJob(
+        change=change,
+        size=len(records),
+        classes=CLASSES,
+        layouts={},
+        summaries=[],
+        examples=records,
+        previous=None,
+        lam=1.0,
+        rho=1.0,
+    )
 
 
 # -- the batch -------------------------------------------------------------------------------------
@@ -50,7 +73,7 @@ def job(examples: list[str], columns=("a", "b", "bias", "new")) -> FitJob:
 )
 def test_instances_of_one_moment_are_not_taken_for_a_long_batch(examples, brief):
     """What counts is how long the best known node was heard."""
-    assert too_brief(job(examples)) == brief
+    assert is_too_brief(job(examples)) == brief
 
 
 def test_a_continued_fit_is_the_ridge_on_every_reading_of_everybody():
@@ -78,7 +101,7 @@ def test_a_continued_fit_is_the_ridge_on_every_reading_of_everybody():
     assert "24 instances of 8 nodes" in best.why
 
 
-class Hours(World):
+class Hours(SeenWorld):
     """Some hours have hardly an alarm, others hardly anything else."""
 
     shares = (1 / 3, 1 / 3, 1 / 3)
@@ -137,7 +160,7 @@ def test_a_batch_of_one_hour_does_not_overturn_what_the_group_knew(monkeypatch):
     known = right_at_another_hour(fleet, first)  # z, from the group's statistics
     assert kept > 0.8 * known
 
-    monkeypatch.setattr(fitting, "too_brief", lambda _: False)
+    monkeypatch.setattr(fitting, "is_too_brief", lambda _: False)
     monkeypatch.setattr(fleet_rig, "FITTED", {})
     other = lived(quiet)
     assert right_at_another_hour(other, other.fits[-1]) < 0.5 * known, "it proves nothing"

@@ -86,7 +86,7 @@ MISTAKES = [
     ('id = "air"', "", "line 8: groups[0].id is missing"),
     ('id = "noise"', 'id = "air"', "line 14: groups[1].id must differ, got 'air' twice"),
     ('"south"]', '"a/b"]', "line 12: groups[0].nodes[1] must be 1 to 32 of a-z"),
-    ('"south"]', '"north"]', "line 12: groups[0].nodes must be different, got north"),
+    ('"south"]', '"north"]', "line 12: groups[0].nodes must differ from the others, got 'north'"),
     (
         '["east"]',
         '["north"]',
@@ -98,7 +98,7 @@ MISTAKES = [
     (
         "sqlite:///gateway.sqlite",
         "gateway.sqlite",
-        "line 2: gateway.database must be an SQLAlchemy",
+        "line 2: gateway.database must be like sqlite",
     ),
     ("sqlite:///gateway.sqlite", "sqlite://", "line 2: gateway.database must name a file"),
     ("sqlite:///gateway.sqlite", "sqlite:///:memory:", "line 2: gateway.database must name a file"),
@@ -152,7 +152,7 @@ def test_the_environment_replaces_keys_of_every_kind():
         ("OPID_GATEWAY_SILENSE_S", "6", "OPID_GATEWAY_SILENSE_S: gateway.silense_s is not a key"),
         ("OPID_GATEWAY_RHO", "big", "OPID_GATEWAY_RHO: gateway.rho must be a number, got 'big'"),
         ("OPID_GATEWAY_RHO", "-1", "OPID_GATEWAY_RHO: gateway.rho must be from"),
-        ("OPID_GATEWAY_DATABASE", "x", "OPID_GATEWAY_DATABASE: gateway.database must be an SQL"),
+        ("OPID_GATEWAY_DATABASE", "x", "OPID_GATEWAY_DATABASE: gateway.database must be like sql"),
     ],
 )
 def test_a_mistake_in_the_environment_names_the_variable(variable, value, sentence):

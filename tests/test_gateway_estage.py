@@ -8,6 +8,8 @@ from support.oracle import one_hot
 
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
+from support.landmark_oracle import shrunk
+
 from benchmarks.paper.residual import fit_residual
 from benchmarks.paper.strength import RHOS, chosen_rho, left_out_error
 from edge_opid import MismatchError
@@ -18,18 +20,17 @@ from gateway.estage import (
     Kernel,
     Mixture,
     Opide,
-    Survivors,
-    compacted,
+    SurvivorColumns,
+    column_weights,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
     rounded,
     z_alone,
 )
 from gateway.estage.fold_sums import training_sums
-from gateway.estage.kernel.compact import landmarks_that_fit, shrunk
+from gateway.estage.kernel.landmark import LandmarkOpid, landmarks_that_fit
 from gateway.estage.logistic import by_liblinear, by_newton, one_vs_rest
 from gateway.estage.mixture import sure_shares
 from gateway.estage.opid import penalties
@@ -130,11 +131,11 @@ def continued(n=60, d_s=9, readings=200, seed=0):
 def test_an_update_without_new_sensors_is_the_c_stage_with_more_readings(n):
     """With n = 5 there are fewer instances than columns: the fit is done in their span."""
     W_s, gram, moments, Xs, Xa, y = continued(n=n)
-    known = Survivors.of(Xs, gram, rho=0.5)
+    known = SurvivorColumns.of(Xs, gram, rho=0.5)
     model = fit_update(Xs @ W_s, Xa, y, 3, known, gamma=np.inf)
     both = np.linalg.solve(gram + Xs.T @ Xs + 0.5 * np.eye(9), moments + Xs.T @ one_hot(y, 3))
     seen = np.isin(np.arange(3), y)
-    assert np.allclose(fold(model, W_s).survivors[:, seen], both[:, seen], atol=1e-10)
+    assert np.allclose(column_weights(model, W_s).survivors[:, seen], both[:, seen], atol=1e-10)
     assert not model.V_a.any()
 
 
@@ -150,7 +151,7 @@ def test_the_residual_form_is_the_ridge_of_what_z_leaves():
 def test_an_update_is_at_the_minimum_of_its_objective():
     """At the minimum the gradient is zero, for the survivors and for the new columns."""
     W_s, gram, _, Xs, Xa, y = continued()
-    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5), gamma=0.1)
+    model = fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5), gamma=0.1)
     A = Xa - Xa.mean(0)
     gamma = 0.1 * np.sum(A * A) / 3
     off = one_hot(y, 3) - model.scores(Xs @ W_s, Xa, Xs)
@@ -158,16 +159,18 @@ def test_an_update_is_at_the_minimum_of_its_objective():
     assert np.allclose(A.T @ off, gamma * model.V_a, atol=1e-8)
 
 
-def test_a_folded_update_keeps_its_change_of_the_survivors():
-    """Folding into one matrix could drop what the labels taught about the survivors."""
+def test_an_update_as_one_matrix_keeps_its_change_of_the_survivors():
+    """Making one matrix of it could drop what the labels taught about the survivors."""
     W_s, gram, _, Xs, Xa, y = continued()
-    model = fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
+    model = fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5))
     assert np.abs(model.V_s).max() > 0
-    assert np.allclose(fold(model, W_s).scores(Xs, Xa), model.scores(Xs @ W_s, Xa, Xs), atol=1e-12)
+    assert np.allclose(
+        column_weights(model, W_s).scores(Xs, Xa), model.scores(Xs @ W_s, Xa, Xs), atol=1e-12
+    )
     with pytest.raises(MismatchError, match="needs the survivors"):
         model.scores(Xs @ W_s, Xa)
     with pytest.raises(MismatchError, match="must be"):
-        fold(model, W_s[:4])
+        column_weights(model, W_s[:4])
 
 
 def test_survivors_that_do_not_belong_to_the_batch_are_refused():
@@ -180,13 +183,13 @@ def test_survivors_that_do_not_belong_to_the_batch_are_refused():
         (Xs, -gram, "positive definite"),
     ]:
         with pytest.raises(BatchError, match=word):
-            fit_update(Xs @ W_s, Xa, y, 3, Survivors.of(columns, matrix, 0.5))
+            fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(columns, matrix, 0.5))
 
 
 def test_a_mixture_is_the_weighted_sum_of_its_forms():
-    """In scores and folded, it is so much of Z, of the update and of each OPIDe setting."""
+    """In scores and as one matrix, it is so much of Z, of the update and of each OPIDe setting."""
     W_s, gram, _, Xs, Xa, y = continued()
-    Z, known = Xs @ W_s, Survivors.of(Xs, gram, 0.5)
+    Z, known = Xs @ W_s, SurvivorColumns.of(Xs, gram, 0.5)
     batch = Batch.of(Z, Xa, y, 3, known)
     path = Mixture().paths(batch, [NOTHING])[0]
     mixture = np.zeros(25)
@@ -199,7 +202,7 @@ def test_a_mixture_is_the_weighted_sum_of_its_forms():
     ]
     model = path.mixed(mixture)
     assert np.allclose(model.scores(Z, Xa, Xs), sum(parts), atol=1e-9)
-    assert np.allclose(fold(model, W_s).scores(Xs, Xa), sum(parts), atol=1e-9)
+    assert np.allclose(column_weights(model, W_s).scores(Xs, Xa), sum(parts), atol=1e-9)
     assert model.details == {"z": 2.0, "update": 3.0, "opide": 0.75}
 
 
@@ -215,7 +218,7 @@ def held_out_of(knows, y, seed=0):
 def test_a_form_gets_the_share_that_its_held_out_scores_earn(knows):
     """Where one form knows and the others guess, it gets nearly all."""
     W_s, gram, _, Xs, Xa, y = continued()
-    batch = Batch.of(Xs @ W_s, Xa, y, 3, Survivors.of(Xs, gram, 0.5))
+    batch = Batch.of(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5))
     mixture = Mixture().choose(held_out_of(knows, y), batch)
     shares = {"z": mixture[:1], "update": mixture[1:11], "opide": mixture[11:]}
     assert shares[knows].sum() > 0.5
@@ -334,43 +337,29 @@ def test_all_rows_as_landmarks_give_the_exact_kernel(kernel):
     assert np.allclose(every.scores(Z, Xa), exact.scores(Z, Xa), atol=1e-4)
 
 
-def test_a_ring_is_seen_by_the_kernel_and_kept_by_its_compact_form():
-    """No linear form can tell inside from outside; 40 landmarks can, and say what they lose."""
-    rng = np.random.default_rng(3)
-    Xa = rng.normal(size=(200, 2))
-    y = (np.linalg.norm(Xa, axis=1) > 1.18).astype(int)
-    Z = 0.1 * rng.normal(size=(200, 2)) + 0.5
-    batch = Batch.of(Z, Xa, y, 2)
-    linear = np.mean(fit_opid(Z, Xa, y, 2).scores(Z, Xa).argmax(1) == y)
-    model = fit_kernel_opid(Z, Xa, y, 2)
-    small = compacted(model, batch, count=40)
-    assert small.exact_accuracy > linear + 0.2
-    assert abs(small.loss) <= 0.03
-    assert len(small.model.support) <= 40
-    assert small.nbytes == 4 * (40 * (4 + 2 * 2) + 2 * 4 + 2)
-
-
 def test_as_many_landmarks_are_taken_as_fit_and_not_one_more():
     """One landmark more would be larger than the 4,096 bytes that there are."""
     Z, Xa, y = world()
     batch = Batch.of(Z, Xa, y, 3)
     count = landmarks_that_fit(batch, 4096)
-    model = fit_kernel_opid(Z, Xa, y, 3)
-    assert compacted(model, batch, count).nbytes <= 4096 < 4 * ((count + 1) * 16 + 23)
+    model = LandmarkOpid(count=count).paths(batch, [NOTHING])[0].models[0]
+    parts = model.centre, model.scale, model.support, model.A_s, model.A_b, model.bias
+    numbers = sum(part.size for part in parts)
+    assert 4 * numbers <= 4096 < 4 * ((count + 1) * 16 + 23)
 
 
-def test_the_folded_matrix_gives_the_scores_of_the_model():
+def test_the_one_matrix_gives_the_scores_of_the_model():
     """With a column of ones of its own, and with the layout's."""
     Z, Xa, y = world()
     rng = np.random.default_rng(5)
     W_s = rng.normal(size=(9, 3))
     Xs = Z @ np.linalg.pinv(W_s)
     model = fit_opid(Xs @ W_s, Xa, y, 3)
-    small = fold(model, W_s)
+    small = column_weights(model, W_s)
     rows = np.column_stack([Xs, Xa, np.ones(len(y))])
     assert np.allclose(rows @ small.matrix(), model.scores(Xs @ W_s, Xa), atol=1e-12)
     with_constant = np.column_stack([Xs[:, :8], np.ones(len(y)), Xa])
-    inside = fold(model, W_s).matrix(bias_column=8)
+    inside = column_weights(model, W_s).matrix(bias_column=8)
     expected = small.scores(with_constant[:, :9], Xa)
     assert np.allclose(with_constant @ inside, expected, atol=1e-12)
 
@@ -378,7 +367,7 @@ def test_the_folded_matrix_gives_the_scores_of_the_model():
 def test_float16_costs_what_it_says_and_values_beyond_it_are_refused():
     """A rounding that is only claimed to be harmless; and weights too large for 16 bits."""
     Z, Xa, y = world(n=300)
-    matrix = fold(fit_opid(Z, Xa, y, 3), np.eye(3)).matrix()
+    matrix = column_weights(fit_opid(Z, Xa, y, 3), np.eye(3)).matrix()
     rows = np.column_stack([Z, Xa, np.ones(len(y))])
     half = rounded(matrix, rows, y)
     after = np.mean((rows @ half.matrix.astype(float)).argmax(1) == y)
@@ -389,10 +378,10 @@ def test_float16_costs_what_it_says_and_values_beyond_it_are_refused():
         rounded(1e6 * matrix, rows, y)
 
 
-def test_a_kernel_is_not_folded_into_a_matrix():
+def test_a_kernel_does_not_become_a_matrix():
     """No matrix is equal to it; nor does a matrix of two classes serve three."""
     Z, Xa, y = world(n=20)
     with pytest.raises(MismatchError, match="kernel"):
-        fold(fit_kernel_opid(Z, Xa, y, 3), np.eye(3))
+        column_weights(fit_kernel_opid(Z, Xa, y, 3), np.eye(3))
     with pytest.raises(MismatchError, match="3 classes"):
-        fold(z_alone(3, 7), np.eye(2))
+        column_weights(z_alone(3, 7), np.eye(2))

@@ -10,11 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.fleet_rig import CLASSES, SITE, FleetRig, node_config
+from support.inline_fitter import InlineFitter
 from support.rig import KEY, Rig
 
 from edge_opid.link.contract import Connected, Disconnected
 from edge_opid.node.node import Node
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.wire import (
     LIMITS,
     Channel,
@@ -35,7 +36,7 @@ from edge_opid.wire import (
 )
 from gateway.clock import GatewayClock
 from gateway.decisions.gateway import Gateway
-from gateway.fitting.worker import FitFailed, InlineFitter, attempt
+from gateway.fitting.worker import FitFailed, attempt
 from gateway.loop import GatewayLoop
 from gateway.policy import Group, Policy
 from gateway.recall import fit_job, recalled

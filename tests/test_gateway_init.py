@@ -13,10 +13,9 @@ import pytest
 
 from edge_opid.cli import main as opid_node
 from edge_opid.config.service import load_config as load_node
-from edge_opid.errors import ConfigError, OpidError
+from edge_opid.errors import ConfigError, OpidError, SettingError
 from edge_opid.link.options import read_credentials
 from gateway.config import load_config, load_signing_key
-from gateway.policy import PolicyError
 from gateway.setup.initialise import FolderError, SetupPlan, add_nodes, initialise, next_steps
 from gateway.setup.mosquitto_files import names_in
 
@@ -136,7 +135,7 @@ def test_a_folder_somebody_is_writing_is_left_to_them(tmp_path):
         ({"site": "a/b"}, "plan.site must be 1 to 32 of a-z"),
         ({"group": "Air"}, "plan.group must be 1 to 32 of a-z"),
         ({"nodes": ("north", "so+uth")}, "plan.nodes[1] must be 1 to 32 of a-z"),
-        ({"nodes": ("north", "north")}, "plan.nodes must be different, got north"),
+        ({"nodes": ("north", "north")}, "plan.nodes must differ from the others, got 'north'"),
         ({"nodes": ()}, "plan.nodes must be at least one, got none"),
         ({"classes": ("fresh",)}, "plan.classes must be 2 to 16 names, got 1"),
         ({"sources": ("attic", "attic")}, "plan.sources[1] must differ"),
@@ -147,7 +146,7 @@ def test_a_folder_somebody_is_writing_is_left_to_them(tmp_path):
     ],
 )
 def test_a_plan_that_could_not_be_is_one_sentence(change, sentence):
-    with pytest.raises(PolicyError, match=re.escape(sentence)) as caught:
+    with pytest.raises(SettingError, match=re.escape(sentence)) as caught:
         replace(PLAN, **change)
     assert "\n" not in str(caught.value)
 
@@ -357,7 +356,7 @@ def test_a_second_group_is_appended_and_a_node_of_another_is_refused(tmp_path):
         ("noise", ("west",)),
     ]
     before = contents(tmp_path)
-    with pytest.raises(PolicyError, match="must have each node once, got street/north"):
+    with pytest.raises(SettingError, match="must have each node once, got street/north"):
         add_nodes(tmp_path, replace(noise, nodes=("north",)))
     assert contents(tmp_path) == before
 

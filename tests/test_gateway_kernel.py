@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.fleet_rig import CLASSES, FITTED, POLICY, SITE, FleetRig
+from support.landmark_oracle import shrunk
 from support.rig import KEY
 from test_gateway_changes import deploy, live, served_accuracy
 from test_gateway_cli import save_to_file, write_config
@@ -27,10 +28,9 @@ from gateway.estage import (
     fit_best,
     fit_kernel_opid,
 )
-from gateway.estage.kernel.compact import shrunk
 from gateway.estage.tuning import NOTHING
 from gateway.fitting.fit import fit_change
-from gateway.fitting.kernels import Names, best_with_kernels, landmarks_for
+from gateway.fitting.kernels import FitNames, best_with_kernels, landmarks_for
 from gateway.fitting.models import FittedKernel, fitted_model, kernel_parts
 from gateway.recall import recalled
 
@@ -108,13 +108,13 @@ def test_a_kernel_that_wins_is_served_by_every_node(fleet):
 def test_the_price_of_being_compact_is_reported(fleet):
     """What nodes get is a kernel on landmarks: the record says what that gives up."""
     fit = pushed_fit(fleet)
-    table = {row["name"]: row for row in fit.table}
+    table = {row["name"]: row for row in fit.candidates}
     assert fit.compact_loss == pytest.approx(
         table["kernel"]["accuracy"] - table[COMPACT]["accuracy"]
     )
     assert abs(fit.compact_loss) < 0.1
     assert abs(fit.rounding_loss) <= 1 / fit.size
-    linear = max(row["accuracy"] for row in fit.table if row["tier"] < 2)
+    linear = max(row["accuracy"] for row in fit.candidates if row["tier"] < 2)
     assert table[COMPACT]["accuracy"] > linear
     assert all(each.compact_loss == 0.0 for each in fleet.fits if not each.is_kernel)
 
@@ -236,7 +236,7 @@ def test_the_largest_order_with_a_kernel_fits_into_a_message(sensors, new):
     batch = Batch.of(
         rng.normal(size=(99, 16)), rng.normal(size=(99, new)), rng.integers(0, 16, 99), 16
     )
-    names = Names(columns, columns[new:], columns[:new], classes)
+    names = FitNames(columns, columns[new:], columns[:new], classes)
     count = landmarks_for(names, batch)
     assert count == LANDMARKS_MAX or (count >= 32 and new == 159)
     whole = fit_kernel_opid(batch.Z, batch.Xa, batch.y, 16, gamma=1.0)
@@ -330,9 +330,9 @@ def test_no_kernel_is_chosen_while_a_class_has_no_label():
     assert best_with_kernels(wider, np.eye(3)[:2], names, seed=0).chosen != COMPACT
 
 
-def _ring_names() -> Names:
+def _ring_names() -> FitNames:
     columns = ("bias", "old", "x", "y")
-    return Names(columns, columns[:2], columns[2:], ("in", "out"))
+    return FitNames(columns, columns[:2], columns[2:], ("in", "out"))
 
 
 def _data(batch: Batch):

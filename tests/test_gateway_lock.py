@@ -14,12 +14,12 @@ from support.mosquitto import Mosquitto
 from support.node_process import WAIT_S, wait_until
 from support.postgres import Postgres
 
-from gateway.store import DatabaseError, FleetStore, MasterError
+from gateway.store import DatabaseError, FleetStore, LeaderError
 
 
 def served(url) -> bool:
     with FleetStore.open(url) as store:
-        return store.has_master()
+        return store.has_leader()
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_gateway_whose_server_was_restarted_takes_its_lock_again(tmp_path, own
             )
             assert second.returncode == 2
             assert f"is being served by process {gateway.process.pid} on" in second.stderr
-            gateway.check_alive()
+            gateway.check()
             assert gateway.stop() == 0
             assert not served(url)
         finally:
@@ -69,19 +69,19 @@ def test_a_gateway_that_finds_another_in_its_place_stops_and_writes_nothing(own_
         first.save([some.node(seen_ms=1)])
         own_postgres.stop()
         own_postgres.start()
-        assert not first.still_master()
+        assert not first.is_leader()
         second.claim()
-        with pytest.raises(MasterError, match="is being served by"):
+        with pytest.raises(LeaderError, match="is being served by"):
             first.reclaim()
         second.save([some.node(seen_ms=2)])
         second.close()
-        with pytest.raises(MasterError, match="was taken over by"):
+        with pytest.raises(LeaderError, match="was taken over by"):
             first.reclaim()
-        with pytest.raises(MasterError):
+        with pytest.raises(LeaderError):
             first.save([some.node(seen_ms=3)])
     with FleetStore.open(url) as looking:
         assert looking.fleet().nodes[0].seen_ms == 2
-        assert not looking.has_master()
+        assert not looking.has_leader()
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_the_database_and_its_lock_are_their_owners_alone(tmp_path):
             store.save([some.node()])
             found = modes(tmp_path)
         assert set(found.values()) == {0o600}
-        assert {"gateway.sqlite", "gateway.sqlite.master", "gateway.sqlite-wal"} <= set(found)
+        assert {"gateway.sqlite", "gateway.sqlite.lock", "gateway.sqlite-wal"} <= set(found)
         for path in tmp_path.iterdir():
             path.chmod(0o644)  # as a version before this one left it
         with FleetStore.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
@@ -126,7 +126,7 @@ def test_nobody_else_can_hold_a_share_of_the_lock(tmp_path):
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents[:2]:
         parent.chmod(0o755)
-    url, lock = f"sqlite:///{tmp_path}/gateway.sqlite", tmp_path / "gateway.sqlite.master"
+    url, lock = f"sqlite:///{tmp_path}/gateway.sqlite", tmp_path / "gateway.sqlite.lock"
     with FleetStore.open(url) as store:
         store.claim()
     command = [sys.executable, "-I", "-S", "-c", SHARE, str(lock)]
@@ -136,7 +136,7 @@ def test_nobody_else_can_hold_a_share_of_the_lock(tmp_path):
             said = somebody.stdout.readline()
             with FleetStore.open(url) as store:
                 store.claim()
-                assert store.still_master()
+                assert store.is_leader()
             assert said == ""
             assert "Permission denied" in somebody.stderr.read()
         finally:
@@ -146,7 +146,7 @@ def test_nobody_else_can_hold_a_share_of_the_lock(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_lock_that_somebody_else_has_laid_out_is_refused(tmp_path):
     """In a folder where others may write, one of them was first."""
-    lock = tmp_path / "gateway.sqlite.master"
+    lock = tmp_path / "gateway.sqlite.lock"
     with FleetStore.open(f"sqlite:///{tmp_path}/gateway.sqlite") as store:
         lock.touch()
         os.chown(lock, 65534, 65534)
@@ -160,4 +160,4 @@ def test_a_lock_that_somebody_else_has_laid_out_is_refused(tmp_path):
         assert not (tmp_path / "elsewhere").exists()
         lock.unlink()
         store.claim()
-        assert store.still_master()
+        assert store.is_leader()

@@ -18,21 +18,21 @@ from gateway.estage import (
     Batch,
     BatchError,
     Row,
-    Survivors,
+    SurvivorColumns,
+    column_weights,
     fit_best,
     fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
 )
 from gateway.estage.batch import standard_errors, stratified_folds
-from gateway.estage.selection import taken
+from gateway.estage.selection import choice
 
 
 def thirty_readings(Z):
     """A C-stage whose survivors were Z's columns themselves."""
-    return Survivors.of(Z, 10.0 * np.eye(Z.shape[1]), rho=1.0)
+    return SurvivorColumns.of(Z, 10.0 * np.eye(Z.shape[1]), rho=1.0)
 
 
 def update(Z, Xa, y, classes):
@@ -224,7 +224,7 @@ def test_labels_that_teach_the_survivors_are_used():
     W_s, gram, _, Xs, Xa, y = continued(n=400, readings=30)
     Xa = np.zeros_like(Xa)
     fit, test = np.arange(200), np.arange(200, 400)
-    known = Survivors.of(Xs[fit], gram, 0.5)
+    known = SurvivorColumns.of(Xs[fit], gram, 0.5)
     best = fit_best(Xs[fit] @ W_s, Xa[fit], y[fit], 3, survivors=known, candidates=LINEAR)
     scores = best.scores(Xs[test] @ W_s, Xa[test], Xs[test])
     assert best.chosen == "mixture"
@@ -238,7 +238,7 @@ def test_an_update_that_does_harm_is_not_chosen():
     """A C-stage of 2,000 readings that claims to know nothing: an update would forget them."""
     W_s, gram, _, Xs, Xa, y = continued(n=560, d_s=40, readings=2000)
     Z, Xa, fit, test = Xs @ W_s, np.zeros_like(Xa), np.arange(60), np.arange(60, 560)
-    modest = Survivors.of(Xs[fit], 1e-6 * gram, 1e-6)
+    modest = SurvivorColumns.of(Xs[fit], 1e-6 * gram, 1e-6)
     best = fit_best(Z[fit], Xa[fit], y[fit], 3, survivors=modest, candidates=LINEAR)
     forgot = fit_update(Z[fit], Xa[fit], y[fit], 3, modest)
     right, harmed, kept = (
@@ -257,7 +257,7 @@ def test_a_mixture_uses_a_new_sensor_that_knows():
     """The survivors' statistics are known too: the sensor must not be lost beside them."""
     W_s, gram, _, Xs, Xa, y = continued(n=240, readings=300)
     fit, test = np.arange(120), np.arange(120, 240)
-    known = Survivors.of(Xs[fit], gram, 0.5)
+    known = SurvivorColumns.of(Xs[fit], gram, 0.5)
     Xa = Xa + 2 * one_hot(y, 3)
     best = fit_best(Xs[fit] @ W_s, Xa[fit], y[fit], 3, survivors=known, candidates=LINEAR)
     right = np.mean(best.scores(Xs[test] @ W_s, Xa[test], Xs[test]).argmax(1) == y[test])
@@ -274,7 +274,7 @@ def test_without_the_survivors_statistics_no_update_is_tried():
 
 
 def forty_labels(seed):
-    """Survivors that are right in 85 % of cases, and one new sensor that makes it 95 %."""
+    """SurvivorColumns that are right in 85 % of cases, and one new sensor that makes it 95 %."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, 3040)
     Xs = np.column_stack([(y[:, None] - 0.5) + 0.84 * rng.normal(size=(3040, 3)), np.ones(3040)])
@@ -288,10 +288,10 @@ def test_forty_labels_are_enough_to_use_a_plainly_useful_sensor():
     batch, test = slice(1000, 1040), slice(1040, None)
     for seed in range(8):
         Xs, Xa, y, gram, W_s = forty_labels(seed)
-        known = Survivors.of(Xs[batch], gram, 1.0)
+        known = SurvivorColumns.of(Xs[batch], gram, 1.0)
         given = Xs[batch] @ W_s, Xa[batch], y[batch], 2
         best = fit_best(*given, survivors=known, seed=seed, candidates=LINEAR)
-        right = np.mean(fold(best.model, W_s).scores(Xs, Xa)[test].argmax(1) == y[test])
+        right = np.mean(column_weights(best.model, W_s).scores(Xs, Xa)[test].argmax(1) == y[test])
         alone = np.mean((Xs @ W_s)[test].argmax(1) == y[test])
         assert 0.83 < alone < 0.87
         assert right > alone + 0.05
@@ -299,11 +299,14 @@ def test_forty_labels_are_enough_to_use_a_plainly_useful_sensor():
 
 def test_a_kernel_is_taken_only_for_a_lead_beyond_chance():
     """One matrix may be behind by 1.5 standard errors, whichever it is."""
-    behind = [Row("z", 0.8, 0.06, 0.02, 0), Row("mixture", 0.83, 0.03, 0.02, 1)]
-    table = [*behind, Row("kernel", 0.86, 0.0, 0.0, 2)]
-    assert taken(table, learned=True)[0] == "mixture"
-    assert "leads by 3.0 ± 2.0 points, not enough" in taken(table, learned=True)[1]
-    assert taken(table, learned=False)[0] == "kernel"
+    behind = [
+        Row(name="z", accuracy=0.8, behind=0.06, error=0.02, tier=0),
+        Row(name="mixture", accuracy=0.83, behind=0.03, error=0.02, tier=1),
+    ]
+    table = [*behind, Row(name="kernel", accuracy=0.86, behind=0.0, error=0.0, tier=2)]
+    assert choice(table, learned=True)[0] == "mixture"
+    assert "leads by 3.0 ± 2.0 points, not enough" in choice(table, learned=True)[1]
+    assert choice(table, learned=False)[0] == "kernel"
 
 
 def test_the_same_seed_gives_the_same_model():

@@ -90,8 +90,14 @@ def test_a_record_replaces_the_one_with_its_key_also_within_one_save(store):
         (some.node(gate=np.float32(1)), "gate cannot be stored: must be float, got float32"),
         (some.node(status=bytearray(3)), "status cannot be stored: must be bytes, got bytearray"),
         (dataclasses.replace(some.hard_sensor(), state="ill"), "state cannot be stored: 'ill'"),
-        (dataclasses.replace(some.fit(), table=({"a": np.float32(1)},)), "table cannot be stored"),
-        (CommandRecord(1, "street", "north", b"", 0), "a CommandRecord cannot be saved"),
+        (
+            dataclasses.replace(some.fit(), candidates=({"a": np.float32(1)},)),
+            "candidates cannot be stored",
+        ),
+        (
+            CommandRecord(id=1, site="street", node="north", payload=b"", at_ms=0),
+            "a CommandRecord cannot be saved",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -181,7 +187,9 @@ def test_a_command_reaches_the_gateway_once_and_its_outcome_the_operator(store, 
     with FleetStore.open(database_url) as line:
         first = line.submit("street", "north", b"\0retire", 1_700_000_000_000)
         second = line.submit("street", "south", b"", 2)
-        expected = CommandRecord(first, "street", "north", b"\0retire", 1_700_000_000_000)
+        expected = CommandRecord(
+            id=first, site="street", node="north", payload=b"\0retire", at_ms=1_700_000_000_000
+        )
         assert store.commands() == [expected, line.command(second)]
         store.settle(first, "done")
         store.save([some.node(seen_ms=4)], {second: "no such sensor: 't9'"})
@@ -224,7 +232,7 @@ DAMAGE = {
     "no JSON": ("sensors", "knots", "[1.0,", "Expecting value"),
     "other JSON": ("sensors", "knots", '{"a": 1}', "must be list, got dict"),
     "NaN": ("sensors", "knots", "[NaN]", "must be a number, got nan"),
-    "deep JSON": ("fits", "table", "[" * 100_000, "recursion"),
+    "deep JSON": ("fits", "candidates", "[" * 100_000, "recursion"),
     "no such state": ("sensors", "state", "ill", "'ill' is not a valid SensorState"),
     "no base64": ("fits", "parts", '{"W_s": "*"}', "base64"),
     "no sensor": ("layouts", "sensors", '[{"id": "t1"}]', "missing"),
@@ -249,7 +257,7 @@ def test_a_damaged_row_is_named_and_neither_believed_nor_touched(
     where = key.get(table, "site='street', node='north', version=1")
     sentence = f"table {table}, row {re.escape(where)}: {column} cannot be read: .*{why}"
     for _ in range(2):
-        with pytest.raises(RecordError, match=sentence):
+        with pytest.raises(DatabaseError, match=sentence):
             everything(store)
     assert store.examples(1) == [some.example()]
     store.save(some.one_of_each())

@@ -11,7 +11,8 @@ from sqlalchemy import text
 from support import store_records as some
 from support.postgres import Postgres
 
-from gateway.store import DatabaseError, FleetStore, StoreUrlError, database
+from edge_opid.errors import SettingError
+from gateway.store import DatabaseError, FleetStore, database
 
 SECRET = "hunter2"
 
@@ -93,7 +94,7 @@ def test_an_address_that_is_none_is_refused_without_telling_its_password(
     url, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreUrlError, match="a database must be like sqlite:///gateway") as caught:
+    with pytest.raises(SettingError, match=r"gateway\.database must ") as caught:
         FleetStore.open(url)
     assert SECRET not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -120,19 +121,19 @@ def test_a_server_that_was_restarted_is_used_again_without_being_opened_again(po
                 with pytest.raises(DatabaseError) as caught:
                     doing()
                 assert caught.value.transient, caught.value
-            assert not store.still_master()
+            assert not store.is_leader()
         finally:
             postgres.start()
         assert [each.seen_ms for each in store.fleet().nodes] == [1]
         store.save([some.node(seen_ms=3)])
         store.claim()
-        assert store.still_master()
+        assert store.is_leader()
         end(postgres)
         postgres.start()  # and this time nobody noticed
         store.save([some.node(seen_ms=4)])
         assert [each.seen_ms for each in store.fleet().nodes] == [4]
         assert store.fleet().orders == (some.order(),)
-        assert not store.still_master()
+        assert not store.is_leader()
 
 
 def test_a_row_that_another_session_holds_is_asked_again(postgres, monkeypatch):

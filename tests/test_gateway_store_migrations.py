@@ -11,12 +11,14 @@ import pytest
 from sqlalchemy import inspect, text
 from support import store_records as some
 
+from gateway.__main__ import main
 from gateway.store import CommandRecord, DatabaseError, FleetStore, StoreVersionError
 from gateway.store.database import Database
-from gateway.store.migrations import MIGRATIONS
-from gateway.store.tables import COMMANDS, LATER, METADATA, TABLES
+from gateway.store.migrations import FIRST, MIGRATIONS
+from gateway.store.tables import COMMANDS, METADATA, TABLES
 
 GOLDEN = Path(__file__).parent / "golden" / "gateway_schema.txt"
+NEWEST = FIRST + len(MIGRATIONS) - 1
 OPENERS = 4
 OPEN_S = 120.0
 
@@ -63,7 +65,7 @@ def test_the_tables_that_migrations_make_are_the_pinned_ones(database_url):
     """After a change: a migration first (gateway/store/migrations.py), then the golden file."""
     with FleetStore.open(database_url):
         assert schema(database_url) == GOLDEN.read_text().splitlines()
-    assert value(database_url, "SELECT version FROM schema_version") == len(MIGRATIONS)
+    assert value(database_url, "SELECT version FROM schema_version") == NEWEST
 
 
 def test_an_older_database_is_brought_along_once_with_its_rows(database_url):
@@ -74,25 +76,44 @@ def test_an_older_database_is_brought_along_once_with_its_rows(database_url):
         with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:
             assert store.fleet() == before
     assert value(database_url, "SELECT altitude FROM nodes") == 42
-    assert value(database_url, "SELECT version FROM schema_version") == len(MIGRATIONS) + 1
+    assert value(database_url, "SELECT version FROM schema_version") == NEWEST + 1
 
 
-def test_a_database_of_the_first_version_gets_what_came_later_and_keeps_its_rows(database_url):
-    """Every fleet out there has one: it is opened by the next program while it holds years."""
-    with FleetStore.open(database_url, MIGRATIONS[:1]) as store:
-        store.save(some.one_of_each())
-    with FleetStore.open(database_url) as store:
-        fleet = store.fleet()
-        assert (len(fleet.nodes), len(fleet.orders), fleet.doubts) == (1, 1, ())
-        assert fleet.orders == (some.order(),)
+def test_a_database_from_before_the_first_release_is_refused_with_one_sentence(tmp_path, capsys):
+    """Its orders and summaries are in the words of then: no node would understand them."""
+    folder, url = tmp_path / "fleet", f"sqlite:///{tmp_path}/fleet/gateway.sqlite"
+    init = ["--site=street", "--group=air", "--class=fresh", "--class=stale", "--node=north"]
+    assert main(["init", str(folder), *init]) == 0
+    database = Database(url)
+    with database.writing("a test") as connection:
+        for sql in OF_THE_COMMIT_BEFORE:
+            connection.execute(text(sql))
+    database.close()
+    before = schema(url)
+    for verb in (["run"], ["node", "list"]):
+        capsys.readouterr()
+        assert main([*verb, str(folder / "gateway.toml")]) == 2
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+        assert "gateway.sqlite has schema version 2, from before the first release" in said.err
+        assert "use another database, and each node introduces itself again" in said.err
+    assert schema(url) == before
+    assert value(url, "SELECT epoch FROM master") == 7
+
+
+OF_THE_COMMIT_BEFORE = (
+    "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+    "INSERT INTO schema_version VALUES (2)",
+    "CREATE TABLE master (id BIGINT PRIMARY KEY, epoch BIGINT NOT NULL)",
+    "INSERT INTO master VALUES (1, 7)",
+)
 
 
 def test_a_database_of_a_newer_program_is_refused_and_stays_as_it_is(database_url):
     with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:
         store.save(some.one_of_each()[5:])
         before = schema(database_url), store.fleet()
-    newest = len(MIGRATIONS)
-    sentence = f"has schema version {newest + 1}, this program knows versions up to {newest}: inst"
+    sentence = f"has schema version {NEWEST + 1}, this program knows versions up to {NEWEST}: inst"
     with pytest.raises(StoreVersionError, match=sentence):
         FleetStore.open(database_url)
     with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:
@@ -164,5 +185,4 @@ def test_many_processes_that_open_an_empty_database_at_one_instant_make_it_once(
     assert {line.split(".")[0] for line in schema(database_url)} == {
         "schema_version",
         *METADATA.tables,
-        *LATER.tables,
     }

@@ -96,7 +96,7 @@ def orders_retained(town):
     """The nodes whose order the broker would give to whoever asks."""
     with listening(town.broker.port, f"opid/1/{SITE}/+/desired") as listener:
         wait_until(lambda: len(listener.topics[Channel.DESIRED]) >= 4, "four retained orders")
-        return {topic.node for topic in listener.topics[Channel.DESIRED]}
+        return {each.topic.node for each in listener.heard[Channel.DESIRED]}
 
 
 def gone(town, role):

@@ -13,13 +13,16 @@ import pytest
 from edge_opid.models.tflite import FILE_BYTES_MAX, checked
 from edge_opid.wire.limits import LIMITS
 from gateway.estage import LinearModel, z_alone
-from gateway.tflite import ExportError, folded_to_tflite, to_tflite
+from gateway.tflite import ExportError, matrix_to_tflite, to_tflite
 from gateway.tflite.rounding import Layer, balanced, to_int8, without_constant
 
 NAMES = {"survivors": ["temp", "bias"], "new": ["co2"], "classes": ["fresh", "stale"]}
 W_S = np.array([[1.0, -1.0], [0.5, 0.25]])
 MODEL = LinearModel(
-    "given", np.array([[1.0, 0.5], [0.0, 2.0]]), np.array([[-3.0, 3.0]]), np.ones(2)
+    name="given",
+    V_z=np.array([[1.0, 0.5], [0.0, 2.0]]),
+    V_a=np.array([[-3.0, 3.0]]),
+    bias=np.ones(2),
 )
 
 
@@ -27,8 +30,8 @@ def layers(W_s=W_S, model=MODEL, **changes):
     return to_tflite(W_s, model, **{**NAMES, **changes})
 
 
-def folded(W=W_S, columns=("temp", "bias"), classes=("fresh", "stale"), **changes):
-    return folded_to_tflite(W, list(columns), list(classes), **changes)
+def one_matrix(W=W_S, columns=("temp", "bias"), classes=("fresh", "stale"), **changes):
+    return matrix_to_tflite(W, list(columns), list(classes), **changes)
 
 
 # --- bytes ----------------------------------------------------------------------------------------
@@ -39,10 +42,10 @@ def folded(W=W_S, columns=("temp", "bias"), classes=("fresh", "stale"), **change
     [
         (layers, 1064, "e6ba5e94969fc373"),
         (lambda: layers(weights="int8"), 1160, "0a57344dfffb9b91"),
-        (folded, 600, "a9d5cfc32bc6777c"),
-        (lambda: folded(weights="int8"), 664, "835874a4f67baaae"),
+        (one_matrix, 600, "a9d5cfc32bc6777c"),
+        (lambda: one_matrix(weights="int8"), 664, "835874a4f67baaae"),
     ],
-    ids=["layers float32", "layers int8", "folded float32", "folded int8"],
+    ids=["layers float32", "layers int8", "matrix float32", "matrix int8"],
 )
 def test_the_bytes_of_a_file_do_not_change_by_themselves(made, size, digest):
     """Whoever means to change the format changes the digest with it, after running both runtimes.
@@ -59,14 +62,14 @@ def test_the_bytes_of_a_file_do_not_change_by_themselves(made, size, digest):
 def test_the_largest_layout_stays_far_below_what_a_node_loads():
     columns = [f"{'x' * 40}{place}[31]" for place in range(LIMITS.columns_max)]
     classes = [f"{'λ' * 31}{place:x}" for place in range(LIMITS.classes_max)]
-    data = folded(np.ones((len(columns), len(classes))), columns, classes)
+    data = one_matrix(np.ones((len(columns), len(classes))), columns, classes)
     assert len(data) < FILE_BYTES_MAX / 20
 
 
 def test_weights_lie_where_runtimes_may_read_them_in_place():
     """At multiples of 16, counted from the start of the file."""
     weights = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
-    data = folded(weights, ["a", "b", "c", "bias"])
+    data = one_matrix(weights, ["a", "b", "c", "bias"])
     assert data.index(weights.T.tobytes()) % 16 == 0
 
 
@@ -81,12 +84,15 @@ def test_weights_lie_where_runtimes_may_read_them_in_place():
         (lambda: layers(new=[]), "V_a must be 0×2, as the names are, got 1×2"),
         (lambda: layers(model=z_alone(3, 1)), "V_z must be 2×2, as the names are, got 3×3"),
         (lambda: layers(W_S * np.nan), "must be finite and within ±1e.30, got nan: fit it again"),
-        (lambda: folded(W_S * 1e31), "W must be finite and within ±1e.30, got 1e.31"),
-        (lambda: folded(W_S * np.inf), "W must be finite and within ±1e.30, got inf"),
-        (lambda: folded(columns=["te\nmp", "bias"]), r"a line break separates .* got 'te\\nmp'"),
-        (lambda: folded(columns=["te\0mp", "bias"]), "columns must be printable lines"),
-        (lambda: folded(classes=["fresh", ""]), "classes must be printable lines"),
-        (lambda: folded(columns=["temp", "temp"]), "columns must differ .* got 'temp' twice"),
+        (lambda: one_matrix(W_S * 1e31), "W must be finite and within ±1e.30, got 1e.31"),
+        (lambda: one_matrix(W_S * np.inf), "W must be finite and within ±1e.30, got inf"),
+        (
+            lambda: one_matrix(columns=["te\nmp", "bias"]),
+            r"a line break separates .* got 'te\\nmp'",
+        ),
+        (lambda: one_matrix(columns=["te\0mp", "bias"]), "columns must be printable lines"),
+        (lambda: one_matrix(classes=["fresh", ""]), "classes must be printable lines"),
+        (lambda: one_matrix(columns=["temp", "temp"]), "columns must differ .* got 'temp' twice"),
         (lambda: layers(new=["temp"]), "columns must differ from each other, got 'temp' twice"),
         (lambda: layers(classes=["a", "a"]), "classes must differ from each other, got 'a' twice"),
         (lambda: layers(survivors=[]), "survivors must be a list of at least one name, got"),
@@ -103,7 +109,7 @@ def test_what_cannot_be_a_predictor_becomes_no_file(made, sentence):
 
 
 def test_a_bias_of_the_wrong_length_is_named():
-    crooked = LinearModel("given", MODEL.V_z, MODEL.V_a, np.ones(3))
+    crooked = LinearModel(name="given", V_z=MODEL.V_z, V_a=MODEL.V_a, bias=np.ones(3))
     with pytest.raises(ExportError, match="the bias must be 1×2, as the names are, got 1×3"):
         layers(model=crooked)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from support import links
+from support.links import wait_until
 from support.mosquitto import HOST, Mosquitto
 
 from edge_opid.errors import WireError
@@ -178,7 +181,7 @@ class MqttWorld:
     def close(self) -> None:
         for link in self.links:
             link.abort()
-        self.broker.stop()
+        self.broker.kill()
 
 
 @pytest.fixture(params=["memory", "simulated", "mosquitto"])
@@ -194,23 +197,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     mqtt.close()
 
 
-def eventually(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
-
-
-def take(link: Link, count: int) -> list[Delivery]:
-    """Exactly this many deliveries, in the order they came."""
-    taken: list[Delivery] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(taken) < count:
-        assert time.monotonic() < deadline, f"got {len(taken)} of {count}"
-        delivery = link.poll(0.1)
-        if delivery is not None:
-            taken.append(delivery)
-    return taken
+eventually = partial(wait_until, what="the broker or the link has done its part")
+take = partial(links.take, acknowledge=False)
 
 
 def nothing_more(world: World, link: Link) -> bool:

@@ -14,12 +14,14 @@ import pytest
 from support.gateway_process import GatewayProcess
 from support.links import WAIT_S, link_to, wait_until
 from support.mosquitto import Mosquitto
-from support.node_process import EARLY, NodeProcess
+from support.node_process import NodeProcess
 from test_service import World
 
 from edge_opid.link import Disconnected, LinkError
 from edge_opid.link.connection import Connection
-from edge_opid.service.notify import Systemd, read_status
+from edge_opid.service.status_file import read_status
+from edge_opid.service.systemd import Systemd
+from firmware_sim.live.processes import QUIET
 
 PATIENCE_S = 30.0
 # What ends a thread without a word, as nothing but a real fault of the machine should.
@@ -68,7 +70,7 @@ def heard(ear: socket.socket) -> list[bytes]:
 def run_doomed(package: str, toml: Path) -> tuple[int, str]:
     """The exit code and the log of a service whose link's thread ends after CONNACK."""
     command = [sys.executable, "-c", DOOMED.format(package=package), str(toml)]
-    environment = {**os.environ, **EARLY}
+    environment = {**os.environ, **QUIET}
     done = subprocess.run(
         command, env=environment, check=False, capture_output=True, timeout=PATIENCE_S, text=True
     )
@@ -106,12 +108,12 @@ def test_dead_link_is_told_apart_from_a_lost_connection(
     with Mosquitto(tmp_path) as broker, link_to(broker.port) as link:
         link.wait_connected(WAIT_S)
         broker.stop()
-        wait_until(lambda: not link.connected)
+        wait_until(lambda: not link.connected, "the connection is lost")
         link.check()
         broker.start()
         link.wait_connected(WAIT_S)
         monkeypatch.setattr(Connection, "turn", lambda *_: (_ for _ in ()).throw(SystemExit()))
-        wait_until(lambda: not link.connected)
+        wait_until(lambda: not link.connected, "the connection is lost")
         for _ in range(2):
             with pytest.raises(LinkError, match="its thread has ended"):
                 link.check()

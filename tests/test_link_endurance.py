@@ -40,7 +40,7 @@ def test_lost_confirmations_do_not_make_a_link_mute(tmp_path: Path) -> None:
         reader.wait_connected(WAIT_S)
         for payload in sent:
             assert link.publish("a", payload)
-        wait_until(lambda: link.counters.published == len(sent))
+        wait_until(lambda: link.counters.published == len(sent), "all is confirmed")
         event = next_event(link, Disconnected)
         assert "did not confirm" in event.reason
         assert len(lost) == 10
@@ -84,7 +84,9 @@ def test_broker_that_learned_mqtt_5_is_spoken_to_in_5_again() -> None:
         assert next_event(link, Connected) == Connected(False, "MQTT 3.1.1")
         upgraded.set()
         link.publish("a", b"1")  # at this the broker hangs up, whatever the version
-        wait_until(lambda: next_event(link, Connected) == Connected(False, "MQTT 5"))
+        wait_until(
+            lambda: next_event(link, Connected) == Connected(False, "MQTT 5"), "MQTT 5 is back"
+        )
 
 
 def test_error_of_our_own_costs_a_connection_and_no_message(
@@ -144,9 +146,9 @@ def test_broker_that_talks_nonsense_costs_connections_only(first: bool) -> None:
         return b"" if packet else None
 
     with fake_broker(broker) as port, link_to(port, connect_timeout_s=0.2) as link:
-        wait_until(lambda: not waiting)
+        wait_until(lambda: not waiting, "nobody waits")
         link.publish("a", b"1", qos=0)
-        wait_until(lambda: link.counters.published == 1)
+        wait_until(lambda: link.counters.published == 1, "one is published")
         link.check()
         assert link.connected
 
@@ -166,5 +168,5 @@ def test_slow_confirmations_are_no_lost_ones(tmp_path: Path) -> None:
     ):
         for number in range(30):
             assert link.publish("a", bytes([number]))
-        wait_until(lambda: link.counters.published == 30)  # the last after three seconds
+        wait_until(lambda: link.counters.published == 30, "the last, after three seconds")
         assert link.counters.unconfirmed == link.counters.reconnects == 0

@@ -17,9 +17,7 @@ from support.node_process import NodeProcess
 from support.raw_mqtt import U_FEFF, RawClient
 
 from edge_opid.link.packets import length_bytes, publish_packet
-from edge_opid.service.notify import read_status
-
-PATIENCE_S = 60.0  # for a process to start on a busy machine
+from edge_opid.service.status_file import read_status
 
 ODD_TEXTS = {
     "empty": b"",
@@ -219,9 +217,11 @@ def test_poison_costs_a_node_one_message(tmp_path: Path) -> None:
         assert stranger.accepted(poison)
         with NodeProcess(tmp_path, broker.port, NODE) as node:
             path = node.config.status_file
-            wait_until(lambda: path.exists() and read_status(path)["received"] >= 1, PATIENCE_S)
+            wait_until(
+                lambda: path.exists() and read_status(path)["received"] >= 1, "the node listens"
+            )
             assert stranger.accepted(poison)
-            wait_until(lambda: read_status(path)["received"] >= 2, PATIENCE_S)
+            wait_until(lambda: read_status(path)["received"] >= 2, "the node has it")
             status = read_status(path)
             assert (status["connected"], status["reconnects"]) == (True, 0)
             assert status["link"] == "ok"
@@ -237,7 +237,7 @@ def test_poison_retained_costs_a_gateway_one_message(tmp_path: Path) -> None:
         gateway = GatewayProcess(tmp_path / "gateway", broker.port, ["n1"])
         gateway.start()
         try:
-            wait_until(lambda: "event=refused" in gateway.log(), PATIENCE_S)
+            wait_until(lambda: "event=refused" in gateway.log(), "the gateway refuses it")
             assert "event=disconnected" not in gateway.log()
             assert gateway.connections() == 1
             assert gateway.stop() == 0

@@ -337,7 +337,7 @@ def test_sensors_that_hardly_move_or_move_wildly_are_learned_from(unit, knots):
     for seq in range(1, 40):
         rig.read(seq, {"a": unit * (seq % 7), "b": 1.0, "c": float(seq)}, "fresh")
     rig.commit(0)
-    assert rig.node.state.warming is None
+    assert rig.node.state.warmup is None
     assert rig.node.counts["learned"] == 39
     assert rig.reborn().frozen() == rig.frozen()
 

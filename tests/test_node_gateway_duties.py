@@ -237,7 +237,7 @@ def test_a_new_node_introduces_itself_in_the_words_of_an_order():
     """The words of the introduction are those of an order: it could be sent back as one."""
     rig = Rig.make(vanishing=("b",), window_ms=250)
     before = rig.frozen()
-    rig.run(rig.node.connected(0), 0)
+    rig.run(rig.node.on_connected(0), 0)
     (said,) = introductions(rig)
     assert (said.version, said.layout_version, said.window_ms) == (0, 0, 250)
     assert said.sensors == desired(1).sensors
@@ -248,7 +248,7 @@ def test_a_new_node_introduces_itself_in_the_words_of_an_order():
 def test_a_node_introduces_itself_until_its_gateway_answers():
     """With every periodic status, until an order comes; and at every connection all the same."""
     rig = Rig.make()
-    rig.run(rig.node.connected(1), 1)
+    rig.run(rig.node.on_connected(1), 1)
     for turn in range(1, 4):
         rig.tick(1 + turn * STATUS_MS)
         rig.tick(2 + turn * STATUS_MS)
@@ -257,8 +257,8 @@ def test_a_node_introduces_itself_until_its_gateway_answers():
     for turn in range(5, 9):
         rig.tick(turn * STATUS_MS)
     assert len(introductions(rig)) == 4
-    rig.node.disconnected()
-    rig.run(rig.node.connected(9 * STATUS_MS), 9 * STATUS_MS)
+    rig.node.on_disconnected()
+    rig.run(rig.node.on_connected(9 * STATUS_MS), 9 * STATUS_MS)
     assert [said.version for said in introductions(rig)] == [0, 0, 0, 0, 1]
     rig.tick(10 * STATUS_MS)
     assert len(introductions(rig)) == 5
@@ -295,11 +295,11 @@ def test_an_outage_costs_one_introduction_and_one_summary():
     """While there is no connection nothing is said, and at the next one it is said once."""
     rig = Rig.make()
     fill(rig, 1, 40)
-    rig.node.disconnected()
+    rig.node.on_disconnected()
     for turn in range(1, 100):
         rig.tick(turn * STATUS_MS)
     assert (introductions(rig), summaries(rig)) == ([], [])
-    rig.run(rig.node.connected(100 * STATUS_MS), 100 * STATUS_MS)
+    rig.run(rig.node.on_connected(100 * STATUS_MS), 100 * STATUS_MS)
     assert len(introductions(rig)) == 1
     rig.tick(101 * STATUS_MS)
     assert len(summaries(rig)) == 1
@@ -308,13 +308,13 @@ def test_an_outage_costs_one_introduction_and_one_summary():
 def test_a_node_introduces_itself_only_once_it_knows_its_scales():
     """Neither at the connection nor with a status, but as soon as the warm-up is over."""
     rig = Rig.make(sensors=UNKNOWN, warmup_readings=20)
-    rig.run(rig.node.connected(0), 0)
+    rig.run(rig.node.on_connected(0), 0)
     fill(rig, 1, 19)
     rig.tick(STATUS_MS)
-    rig.run(rig.node.connected(0), 0)
+    rig.run(rig.node.on_connected(0), 0)
     assert (introductions(rig), summaries(rig)) == ([], [])
     rig.read(20, ROWS[20], now_ms=STATUS_MS)  # the last one has no label, and ends it all the same
-    assert rig.node.state.warming is None
+    assert rig.node.state.warmup is None
     (said,) = introductions(rig)
     assert said.sensors == tuple(rig.node.state.local_models.sensors.values())
     assert all(sensor.scale != 1.0 for sensor in said.sensors)
@@ -361,7 +361,7 @@ def test_a_summary_waits_for_the_time_of_a_status_and_comes_once():
     rig = Rig.make()
     rig.tick(STATUS_MS)
     fill(rig, 1, 500)
-    rig.run(rig.node.connected(STATUS_MS + 1), STATUS_MS + 1)
+    rig.run(rig.node.on_connected(STATUS_MS + 1), STATUS_MS + 1)
     rig.tick(STATUS_MS + 2)
     assert summaries(rig) == []
     before = rig.node.state.local_models.learner.state()

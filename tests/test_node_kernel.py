@@ -27,7 +27,15 @@ def exact(kernel=GAUSSIAN, c=3, new=2, landmarks=5, seed=0) -> KernelModel:
     both = c + new
     support, A_s, A_b = (rng.normal(size=(landmarks, width)) for width in (both, c, c))
     centre, scale = rng.normal(size=both), rng.uniform(0.2, 3.0, both)
-    return KernelModel(kernel, centre, scale, support, A_s, A_b, rng.normal(size=c))
+    return KernelModel(
+        kernel=kernel,
+        centre=centre,
+        scale=scale,
+        support=support,
+        A_s=A_s,
+        A_b=A_b,
+        bias=rng.normal(size=c),
+    )
 
 
 def matrices(**changes) -> dict[str, Matrix]:

@@ -20,8 +20,7 @@ from support.mosquitto import Mosquitto
 from support.node_process import WAIT_S, NodeProcess, listening, wait_until
 from support.rig import CLASSES
 
-from edge_opid.node.journal_records import Accepted
-from edge_opid.node.snapshot import pack_state, unpack_state
+from edge_opid.node.journal_records import Accepted, pack_state, unpack_state
 from edge_opid.node.state import NodeState
 from edge_opid.source import connect
 from edge_opid.store.files import SNAPSHOT_TMP
@@ -128,13 +127,13 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
         fate, at = Fate(node, acknowledged), []
         for kill in range(KILLS):
             fate.wait(kill)
-            node.check_alive()
+            node.check()
             node.kill()
             at.append(acknowledged())
             said = len(listener.heard[Channel.STATUS])
             node.start()
         sender.join(WAIT_S)
-        wait_until(lambda: source.drained() or node.check_alive(), "it ends", READINGS / 100)
+        wait_until(lambda: source.drained() or node.check(), "it ends", READINGS / 100)
         wait_until(
             lambda: len(listener.heard[Channel.STATUS]) > said and status().online, "the last life"
         )

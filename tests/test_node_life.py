@@ -322,7 +322,7 @@ def test_sensors_without_reference_or_scale_are_warmed_up_and_the_warm_up_is_dur
         live(each, raw[60:], labels[60:], first_seq=61)
         each.commit(0)
     assert rig.frozen() == middle.frozen()
-    assert rig.node.state.warming is None
+    assert rig.node.state.warmup is None
     assert rig.node.state.local_models.learner.readings == 300
     scales = [sensor.scale for sensor in rig.node.state.local_models.sensors.values()]
     assert all(50 < scale < 200 for scale in scales)

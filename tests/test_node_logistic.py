@@ -100,7 +100,7 @@ def test_a_sensor_that_was_silent_for_a_while_is_not_forgotten():
     values = {"b": 3.0}
     quiet = mine.scores(mine.encode(values))["logistic"]
     mine.learn(mine.encode(values), 1)
-    mine.welcome(["a"])
+    mine.take_back(["a"])
     after = dict(zip(mine.logistic.names, mine.logistic.weights, strict=True))
     assert np.array_equal(after["a"], before["a"])
     assert not np.array_equal(after["b"], before["b"])

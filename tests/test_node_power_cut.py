@@ -20,13 +20,12 @@ from support.rig import CLASSES, KEY, TOPICS, config, desired, folded
 from support.store_life import SMALL
 
 from edge_opid.config.node import SensorConfig
-from edge_opid.node import journal_records as inputs
+from edge_opid.node import journal_records
 from edge_opid.node.actions import Append, Publish, Release
-from edge_opid.node.journal_records import Accepted, Closed, Labelled, Ordered, Silenced
+from edge_opid.node.journal_records import Accepted, Closed, Labelled, Ordered, Silenced, pack_state
 from edge_opid.node.node import Node
-from edge_opid.node.snapshot import pack_state
 from edge_opid.service.loop import NodeLoop
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import Store
 from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import (
@@ -184,7 +183,7 @@ class World:
         del self.history[found.end :]
         for source, seq in self.acked.items():
             assert seq <= applied(self.history)[source], "an acknowledged reading is lost"
-        self.node.restore(found.snapshot, records)
+        self.node.restore(found.snapshot, records, durable=store.settled)
         assert self.node.snapshot() == self.folded(), "the state is not the fold of its inputs"
         store.history, store.promised, self.store = self.history, found.end, store
         self.promised = found.end
@@ -260,7 +259,7 @@ class World:
 def applied(history: list[bytes]) -> Counter:
     """How far each source has come, each number exactly once and in order."""
     reached: Counter = Counter()
-    for change in map(inputs.unpack, history):
+    for change in map(journal_records.unpack_record, history):
         if isinstance(change, Accepted):
             assert change.seq == reached[change.source] + 1, "applied twice, or out of order"
             reached[change.source] += 1
@@ -291,7 +290,7 @@ def cut_at(step: int, seed: int, window_ms: int = 0, kind: type[Node] = Node) ->
 
 def timeless(history: list[bytes]) -> list:
     """The inputs without the times at which the node saw them."""
-    return [inputs.unpack(record)._replace(now_ms=0) for record in history]
+    return [journal_records.unpack_record(record)._replace(now_ms=0) for record in history]
 
 
 def but_for_times(node: Node) -> bytes:
@@ -330,9 +329,9 @@ def cut_everywhere(window_ms: int = 0, stride: int = 1, **options) -> tuple[int,
 def test_the_story_has_everything_that_could_be_torn():
     """First start, snapshots, recycled segments, silence, late labels, an order, open instances."""
     world, joined = uninterrupted(0), uninterrupted(WINDOW_MS)
-    kinds = Counter(type(inputs.unpack(record)) for record in world.history)
+    kinds = Counter(type(journal_records.unpack_record(record)) for record in world.history)
     assert kinds == {Accepted: READINGS, Labelled: 10, Silenced: 1, Ordered: 1}
-    assert Closed in {type(inputs.unpack(record)) for record in joined.history}
+    assert Closed in {type(journal_records.unpack_record(record)) for record in joined.history}
     assert world.node.state.local_models.learner.readings == LABELLED
     assert world.node.status(0).model_version == 5
     operations = world.disk.counts

@@ -18,8 +18,8 @@ from edge_opid.config.node import ForeignConfig
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.node.node import Node
-from edge_opid.service.notify import Systemd
-from edge_opid.service.wiring import open_service
+from edge_opid.service.systemd import Systemd
+from edge_opid.service.wiring import open_loop
 from edge_opid.testing.memory_broker import Outgoing
 from edge_opid.wire import (
     MESSAGES_ON,
@@ -52,7 +52,7 @@ def serving(folder, port, **options):
     """The real service, link and disk in this process: it connects again within milliseconds."""
     config = NodeProcess(folder, port, SETTINGS).config
     quick = replace(config.broker, reconnect_first_s=0.02, reconnect_most_s=0.05, **options)
-    with open_service(replace(config, broker=quick), Systemd({})) as service:
+    with open_loop(replace(config, broker=quick), Systemd({})) as service:
         thread = threading.Thread(target=service.run, daemon=True)
         thread.start()
         try:

@@ -12,7 +12,7 @@ from edge_opid.config.service import parse_config
 from edge_opid.models.matrix import ModelError
 from edge_opid.node.external_model import ExternalModel
 from edge_opid.node.node import Node
-from edge_opid.service.wiring import served
+from edge_opid.service.wiring import load_external_model
 
 COLUMNS = ("a", "b", "c", "bias")
 
@@ -182,11 +182,13 @@ def test_a_file_that_cannot_be_loaded_is_said_and_the_node_goes_on(tmp_path, mon
     )
     given = parse_config(text, {}, tmp_path / "node.toml")
     assert given.serve_tflite == tmp_path / "model.tflite"
-    rig = Rig(Node(config(), [KEY.verify_key], served(given)))
+    rig = Rig(Node(config(), [KEY.verify_key], load_external_model(given)))
     assert [(event, sorted(fields)) for event, fields in logged] == [
         ("cannot serve", ["file", "why"])
     ]
     read(rig, 1, 5)
     assert len(rig.predictions()) == 5
     assert any(each.startswith("tflite not loaded: model.tflite must") for each in troubles(rig))
-    assert served(parse_config(text.replace('tflite = "model.tflite"', ""), {})) is None
+    assert (
+        load_external_model(parse_config(text.replace('tflite = "model.tflite"', ""), {})) is None
+    )

@@ -16,10 +16,16 @@ from support.node_process import WAIT_S, NodeProcess, listening, wait_until
 from support.rig import CLASSES, KEY, TOPICS, description, desired, folded
 
 from edge_opid import Layout, Sensor, WoodburyLearner
-from edge_opid.node.journal_records import Accepted, Ordered, Silenced, unpack
+from edge_opid.node.journal_records import (
+    Accepted,
+    Ordered,
+    Silenced,
+    pack_state,
+    unpack_record,
+    unpack_state,
+)
 from edge_opid.node.memories import SHORT_MEMORY
 from edge_opid.node.scoreboard import Scoreboard
-from edge_opid.node.snapshot import pack_state, unpack_state
 from edge_opid.node.state import NodeState
 from edge_opid.service.journal_writer import STORE_LIMITS
 from edge_opid.source import connect
@@ -123,7 +129,7 @@ def story(tmp_path_factory):
         assert source.drained(WAIT_S)
         wait_until(lambda: len(listener.heard[Channel.PREDICTION]) >= READINGS, "predictions")
         shutil.copytree(node.state_folder, folder / "copy")  # before the last snapshot is taken
-        node.check_alive()
+        node.check()
         alive = status()
         assert node.stop() == 0
         wait_until(lambda: not status().online, "goodbye")
@@ -140,7 +146,7 @@ def inputs_in(folder):
     with RealDisk(folder) as disk:
         _, recovered = Store.open(disk, STORE_LIMITS)
         assert (recovered.snapshot, recovered.index, recovered.notes) == (None, 0, ())
-        return [unpack(record) for record in recovered.records]
+        return [unpack_record(record) for record in recovered.records]
 
 
 def test_the_state_is_that_of_the_same_inputs_without_mqtt(story):

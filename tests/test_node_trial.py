@@ -54,7 +54,7 @@ def test_a_doubted_model_is_not_served_however_short_the_nodes_own_record_is():
     rig.order(desired(1, weights=folded(fitted(rows, labels)[:, [1, 2, 0]])))
     for hit in range(30):
         state.scoreboard.record({"model": 1}, hit % 5 > 2)  # 12 of 30: no sure difference to 15
-    assert not state.scoreboard.ahead("own", "model")
+    assert not state.scoreboard.is_ahead("own", "model")
     live(rig, rows[60:300], [None] * 240, first_seq=61)
     assert {each.predictor for each in rig.predictions()[60:]} == {"own"}
     assert accuracy(rig, labels[:300], 240) > 0.7

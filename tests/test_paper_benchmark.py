@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 
 from benchmarks.common.statistics import compared
-from benchmarks.paper.cells import Cell, Results, read, write
+from benchmarks.paper.cells import Cell, CellResults, read, write
 from benchmarks.paper.data import compress, load, resplit
 from benchmarks.paper.methods import METHODS, PRECISION, Draw
 from benchmarks.paper.report import gap
@@ -64,7 +64,7 @@ def test_a_nodes_numbers_give_the_same_labels_but_for_an_instance_or_two(digits)
 
 def test_a_difference_is_taken_over_the_repeats_that_both_have():
     """A third repeat, which only one of them has run, would move the mean."""
-    results = Results(Cell("dna", 60))
+    results = CellResults(Cell("dna", 60))
     results.values = {"fit_best": [0.9, 0.8, 0.1], "fit_best, float32": [0.91, 0.81]}
     assert gap(results, "fit_best, float32") == pytest.approx([0.01, 0.01])
     assert not len(gap(results, "fit_best, float16"))
@@ -89,7 +89,7 @@ def test_no_column_is_lost_when_another_share_survives(share):
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     """One of two methods is done, and a torn file lies beside it."""
-    results = Results(Cell("dna", 60), rho=2.0)
+    results = CellResults(Cell("dna", 60), rho=2.0)
     results.add("OPID", 0.9)
     write(results, tmp_path)
     (tmp_path / "dna-60.json.new").write_text("torn")
@@ -105,7 +105,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
 def test_a_figure_far_from_the_papers_is_named():
     """One method of all is five points off."""
     theirs = paper_cell("dna", 60)
-    results = Results(Cell("dna", 60))
+    results = CellResults(Cell("dna", 60))
     for method, (mean, spread) in theirs.items():
         off = 0.05 if method == "SVM" else 0.0
         results.values[method] = [mean + off + spread, mean + off - spread] * 25
@@ -114,7 +114,7 @@ def test_a_figure_far_from_the_papers_is_named():
 
 def test_a_verdict_waits_for_all_methods_and_says_what_was_reached():
     """With one method alone, everything would be reached."""
-    results = Results(Cell("dna", 60), values={"OPID": [0.9, 0.8]})
+    results = CellResults(Cell("dna", 60), values={"OPID": [0.9, 0.8]})
     assert verdict(results) is None
     results.values = {method: [0.90, 0.92] for method in METHODS}
     results.values["ridge"] = [0.93, 0.93]

@@ -15,9 +15,11 @@ from support.store_life import SMALL, state_after
 
 from edge_opid import log
 from edge_opid.link import Will
-from edge_opid.node.actions import Append, Commit, Publish, Release
-from edge_opid.service.loop import NodeLoop, SteadyClock
-from edge_opid.service.notify import Systemd, read_status
+from edge_opid.node.actions import Append, Commit, Publish, Release, Warn
+from edge_opid.service.clock import SteadyClock
+from edge_opid.service.loop import NodeLoop
+from edge_opid.service.status_file import read_status
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import Store
 from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.testing.memory_broker import Outgoing
@@ -41,13 +43,10 @@ class FakeNode:  # its methods take what `Node`'s take
         self.pending = 0
         self.due: list[object] = []
         self.link_trouble = ""
-        self.news: list[tuple[str, str]] = []
+        self.durable = True
 
-    def take_news(self):
-        news, self.news = self.news, []
-        return news
-
-    def restore(self, snapshot, records):
+    def restore(self, snapshot, records, *, durable=True):
+        self.durable = durable
         count = int(snapshot.split()[2].rstrip(b":")) if snapshot else 0
         self.history = [b"?"] * count + list(records)
 
@@ -64,20 +63,22 @@ class FakeNode:  # its methods take what `Node`'s take
         due, self.due = self.due, []
         return due
 
-    def committed(self, now_ms):  # noqa: ARG002
+    def on_committed(self, now_ms):  # noqa: ARG002
         self._called("committed")
+        self.durable = True
         released, self.tokens, self.pending = self.tokens, [], 0
         return [*map(Release, released), Publish(ACK, b"%d" % len(self.history))]
 
-    def commit_failed(self, reason, now_ms):  # noqa: ARG002
+    def on_commit_failed(self, reason, now_ms, *, durable):  # noqa: ARG002
+        self.durable = durable
         self._called(f"commit_failed {reason}")
         return []
 
-    def connected(self, now_ms):  # noqa: ARG002
+    def on_connected(self, now_ms):  # noqa: ARG002
         self._called("connected")
         return [Publish(STATUS, b"online", retain=True)]
 
-    def disconnected(self):
+    def on_disconnected(self):
         self._called("disconnected")
         self.tokens = []
 
@@ -116,7 +117,7 @@ class World:
         self.ears.subscribe(["opid/#"])
         clock = SteadyClock(wall=lambda: 1_000.0, monotonic=lambda: self.now_s)
         self.store, found = Store.open(self.disk, SMALL, lambda: Random(1).randbytes(8))
-        self.node.restore(found.snapshot, found.records)
+        self.node.restore(found.snapshot, found.records, durable=self.store.settled)
         options = {"status_topic": STATUS, "poll_s": 0.0, "saved_at": found.index, **options}
         notify = options.pop("notify", Systemd({}))
         self.service = NodeLoop(self.node, self.link, self.store, clock, notify, **options)
@@ -383,7 +384,8 @@ def test_a_journal_that_filled_up_while_snapshots_were_refused_is_emptied_when_t
     assert world.node.history[-1] == b"more"
 
 
-def test_what_was_read_back_is_not_acknowledged_before_it_is_known_to_be_durable():
+def test_a_node_learns_from_its_loop_whether_what_was_read_back_is_durable():
+    """It must not acknowledge what the next power cut may take: `Node` withholds it."""
     first = World()
     first.service.start()
     first.send(b"1", b"2")
@@ -392,15 +394,13 @@ def test_what_was_read_back_is_not_acknowledged_before_it_is_known_to_be_durable
     again = World(disk=first.disk)
     assert not again.store.settled
     again.service.start()
-    again.node.due = [Publish(ACK, b"2 again"), Publish(PREDICTION, b"p")]
     again.rounds()
-    assert (again.heard(ACK), again.service.counts["ack_withheld"]) == ([], 1)
+    assert (again.node.durable, again.heard(ACK)) == (False, [])
     first.disk.fail = working
     again.rounds(20, seconds=0.1)
     assert again.store.settled
-    again.node.due = [Publish(ACK, b"2 again")]
-    again.rounds()
-    assert again.heard(ACK)[-1] == b"2 again"
+    assert again.node.durable
+    assert again.heard(ACK)[-1] == b"2"
 
 
 def test_a_snapshot_is_the_state_after_exactly_the_committed_records():
@@ -438,13 +438,13 @@ def test_what_the_node_says_of_itself_is_logged_and_counted(caplog):
     logging.getLogger("edge_opid").propagate = True
     world = World()
     world.service.start()
-    world.node.news = [("model-doubted", "model 7 is doubted: right in 3 of 64")]
+    sentence = "model 7 is doubted: right in 3 of 64"
+    world.node.due = [Warn("model doubted", times, {"why": sentence}) for times in (1, 2, 3)]
     world.send(b"1")
     with caplog.at_level("WARNING", "edge_opid"):
         world.rounds(3)
-    (line,) = [record for record in caplog.records if record.getMessage() == "model-doubted"]
-    assert line.fields == {"why": "model 7 is doubted: right in 3 of 64", "count": 1}
-    assert world.service.counts["model-doubted"] == 1
+    lines = [record for record in caplog.records if record.getMessage() == "model doubted"]
+    assert [line.fields for line in lines] == [{"why": sentence, "count": n} for n in (1, 2)]
 
 
 def test_a_publication_that_is_refused_is_counted_and_logged(caplog):
@@ -559,9 +559,9 @@ def test_a_watchdog_meant_for_another_process_is_never_fed(tmp_path, monkeypatch
         systemd.setblocking(False)
         for watched in (os.getppid(), os.getpid()):
             notify = Systemd({**inherited, "WATCHDOG_PID": str(watched)})
-            notify.alive(0)
-            notify.alive(60_000)
-            notify.stopping()
+            notify.tell_alive(0)
+            notify.tell_alive(60_000)
+            notify.tell_stopping()
         heard = [systemd.recv(100) for _ in range(4)]
         with pytest.raises(BlockingIOError):
             systemd.recv(100)

@@ -202,7 +202,7 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     with Children(tmp_path) as children:
         child = children.start("deaf", [sys.executable, "-c", deaf])
         deadline = time.monotonic() + WAIT_S
-        while "deaf" not in child.log.read_text():
+        while "deaf" not in child.log():
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert children.stop() == {"deaf": -signal.SIGKILL}

@@ -99,7 +99,7 @@ def believe_everybody(monkeypatch: Patch) -> None:
     """Whoever claims a million readings has had them, and what is pushed is served."""
     monkeypatch.setattr(node_state, "tried", lambda *_: (None, []))
     monkeypatch.setattr(pooling, "shares", lambda known: dict.fromkeys(known, 1.0))
-    monkeypatch.setattr(gateway_service, "check_summarised", lambda *_: None)
+    monkeypatch.setattr(gateway_service, "check_summary", lambda *_: None)
 
 
 BITES = {

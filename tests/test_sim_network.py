@@ -9,7 +9,7 @@ import pytest
 from edge_opid.link import Connected, Delivery, Disconnected
 from edge_opid.source.number import ReadingNumber
 from firmware_sim.chaos.faults import Targets, faults_for, listed, parsed
-from firmware_sim.chaos.shrink import shrunk
+from firmware_sim.chaos.soak import shrunk
 from firmware_sim.simulated.broker import SimBroker
 from firmware_sim.simulated.clock import VirtualClock, WallClock, dice
 from firmware_sim.simulated.link import SimLink

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from support.mosquitto import find_mosquitto
 
-from edge_opid.node import journal_records as inputs
+from edge_opid.node import journal_records
 from edge_opid.node.journal_records import Accepted
 from edge_opid.store import RealDisk, Store
 from firmware_sim.resets.job import SOURCE, Job
@@ -61,7 +61,11 @@ def left_behind(job: Job, numbers: list[int], **other) -> None:
         for seq in numbers:
             values, label = sent[seq - 1]
             fields = {"values": values, "label": label, "boot": BOOT, **other}
-            store.append(inputs.pack(Accepted(100 + seq, SOURCE, seq=seq, time_ms=seq, **fields)))
+            store.append(
+                journal_records.pack_record(
+                    Accepted(100 + seq, SOURCE, seq=seq, time_ms=seq, **fields)
+                )
+            )
         store.commit()
 
 

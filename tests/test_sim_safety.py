@@ -128,7 +128,7 @@ def test_gateway_whose_clock_was_set_back_does_not_wait_for_it(monkeypatch) -> N
     seed = changing_story().seed
     set_back = parsed(f"1500:jump:gateway:50:{HOUR_BACK}")
     assert run_seed(seed, set_back).broken is None
-    monkeypatch.setattr(Fleet, "no_later_than", lambda _self, _now_ms: None)
+    monkeypatch.setattr(Fleet, "cap_times", lambda _self, _now_ms: None)
     broken = run_seed(seed, set_back).broken
     assert broken is not None, "the test has lost its point"
     assert broken.promise == "no agreement"

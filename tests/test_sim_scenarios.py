@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from edge_opid.errors import ConfigError
-from firmware_sim.__main__ import main
 from firmware_sim.chaos.faults import CARDS
+from firmware_sim.cli import main
 from firmware_sim.scenario.report import Report
 from firmware_sim.scenario.rivals import (
     BEST,

@@ -6,12 +6,11 @@ from collections import Counter
 
 import pytest
 
-from edge_opid.node.journal_records import Accepted, pack
+from edge_opid.node.journal_records import Accepted, pack_record
 from edge_opid.source.number import ReadingNumber
 from edge_opid.wire import InstanceId
-from firmware_sim.chaos.digest import Digest
 from firmware_sim.chaos.node_checks import Chronicle
-from firmware_sim.chaos.promises import BrokenPromise, Runs, SentBy, Ticks
+from firmware_sim.chaos.promises import BrokenPromise, Digest, Runs, SentBy, Ticks
 from firmware_sim.simulated.gateway_device import cheap_attempt
 from firmware_sim.simulated.scripted_fleet import SOURCE
 from firmware_sim.simulated.source_device import TIDY_AT, Medium, MemorySpool
@@ -120,7 +119,7 @@ def chronicle() -> tuple[Chronicle, SentBy, list[bytes]]:
     records = []
     for seq in range(1, 21):
         sent.numbered(ReadingNumber(7, seq), ({"vib-x": float(seq)}, None))
-        records.append(pack(Accepted(seq, SOURCE, 7, seq, seq, {"vib-x": float(seq)}, None)))
+        records.append(pack_record(Accepted(seq, SOURCE, 7, seq, seq, {"vib-x": float(seq)}, None)))
         made.appended(seq - 1, records[-1])
     made.committed(20)
     made.covered(10)
@@ -151,7 +150,7 @@ def test_number_of_a_reading_that_has_arrived_cannot_be_used_again() -> None:
     with pytest.raises(BrokenPromise, match="number used twice"):
         sent.numbered(ReadingNumber(7, 3), ({"vib-x": 3.0}, None))
     sent.numbered(ReadingNumber(7, 21), ({"vib-x": 21.0}, None))
-    again = pack(Accepted(9, SOURCE, 7, 3, 9, {"vib-x": 3.0}, None))
+    again = pack_record(Accepted(9, SOURCE, 7, 3, 9, {"vib-x": 3.0}, None))
     made.appended(20, again)
     with pytest.raises(BrokenPromise, match="reading twice"):
         made.committed(21)

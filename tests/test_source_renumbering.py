@@ -14,7 +14,7 @@ import pytest
 from support.rig import TOPICS, Rig
 from support.source_station import Clock, Station
 
-from edge_opid.node.journal_records import Accepted, unpack
+from edge_opid.node.journal_records import Accepted, unpack_record
 from edge_opid.source import (
     ReadingNumber,
     Source,
@@ -304,7 +304,7 @@ def test_whole_node_learns_each_reading_once_whatever_the_clocks(tmp_path: Path)
         source.send({"a": 40.0}, "fresh")
         node.run(source)
         assert source.counters.lost == source.counters.bad_acks == 0
-    accepted = [each for each in map(unpack, node.rig.durable) if isinstance(each, Accepted)]
+    accepted = [each for each in map(unpack_record, node.rig.durable) if isinstance(each, Accepted)]
     sent = [10.0 * place + temp for place in range(4) for temp in range(5)]
     assert [each.values["a"] for each in accepted] == [*sent, 40.0]
     numbers = [(each.boot, each.seq) for each in accepted]

@@ -20,7 +20,7 @@ from edge_opid.models import tflite
 from edge_opid.models.matrix import CompactModel, ModelError
 from edge_opid.models.tflite import FILE_BYTES_MAX, load_tflite, sealed
 from gateway.estage import LinearModel
-from gateway.tflite import folded_to_tflite, to_tflite
+from gateway.tflite import matrix_to_tflite, to_tflite
 
 BUNDLED = ("breast_cancer", "digits")
 REAL = ("dna", "splice", "room_occupancy")
@@ -61,18 +61,18 @@ def some(request, every):
     return found
 
 
-@pytest.mark.parametrize("form", ["layers", "folded"])
+@pytest.mark.parametrize("form", ["layers", "matrix"])
 def test_a_runtime_computes_what_numpy_does(said, some, form):
     """Float32 scores are NumPy's to 1e-5, every row, whatever order the layout has."""
     for fit in some:
         got = said[f"{fit.name} {form} float32|scores"]
         assert got.dtype == np.float32
         assert np.abs(got - fit.scores()).max() < 1e-5
-        compact = CompactModel(0, fit.folded().astype(np.float32))
+        compact = CompactModel(0, fit.one_matrix().astype(np.float32))
         assert np.abs(got - [compact.scores(x) for x in fit.rows]).max() < 1e-5
 
 
-@pytest.mark.parametrize("form", ["layers", "folded"])
+@pytest.mark.parametrize("form", ["layers", "matrix"])
 def test_int8_weights_cost_hardly_a_label(said, some, form):
     """Rounded to 256 steps, weights could turn close decisions."""
     for fit in some:
@@ -88,16 +88,16 @@ def test_each_environment_runs_its_own_runtime(said):
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-@pytest.mark.parametrize("form", ["layers", "folded"])
+@pytest.mark.parametrize("form", ["layers", "matrix"])
 def test_a_node_serves_the_file_until_a_sensor_falls_silent(tmp_path, extra, form):
     """One life with a file and one without: other predictions, the same state to the bit."""
     V_a, bias = np.array([[-2.0, 1.0]]), np.array([0.25, 0.0])
-    model = LinearModel("given", np.eye(2), V_a, bias)
+    model = LinearModel(name="given", V_z=np.eye(2), V_a=V_a, bias=bias)
     names = {"survivors": ["temp", "bias"], "new": ["co2"], "classes": CLASSES}
     data = to_tflite([[1.0, -1.0], [0.5, 0.0]], model, **names)
-    if form == "folded":
+    if form == "matrix":
         W = [[-2.0, 1.0], [1.0, -1.0], [0.75, 0.0]]
-        data = folded_to_tflite(W, ["co2", "temp", "bias"], CLASSES)
+        data = matrix_to_tflite(W, ["co2", "temp", "bias"], CLASSES)
     (tmp_path / "model.tflite").write_bytes(data)
     found = told_by(extra, tmp_path / "model.tflite")
     first, last = found["served"][0], found["served"][-1]
@@ -144,7 +144,7 @@ def test_check_says_whether_the_file_fits(tmp_path, extra):
         (["temp", "bias"], "it fits the sensors and classes above"),
         (["co2", "bias"], "it does not fit the sensors and classes above: its columns are others"),
     ):
-        (tmp_path / "model.tflite").write_bytes(folded_to_tflite(np.eye(2), columns, CLASSES))
+        (tmp_path / "model.tflite").write_bytes(matrix_to_tflite(np.eye(2), columns, CLASSES))
         done = check()
         assert done.returncode == 0, done.stderr
         assert sentence in done.stdout
@@ -153,7 +153,7 @@ def test_check_says_whether_the_file_fits(tmp_path, extra):
 
 # --- files that are none, without any runtime -----------------------------------------------------
 
-GOOD = folded_to_tflite(np.eye(2), ["temp", "bias"], CLASSES)
+GOOD = matrix_to_tflite(np.eye(2), ["temp", "bias"], CLASSES)
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_a_node_sees_as_well_as_ever_after_eleven_codes():
         "a: 11 of its first 200 values set aside: 65535",
         "b: 11 of its first 200 values set aside: -127",
     )
-    assert [reason for reason, _ in rig.node.take_news()] == ["values-set-aside"] * 2
+    assert [each.event for each in rig.warned] == ["values set aside"] * 2
     rig.commit(0)
     assert rig.reborn().frozen() == rig.frozen()
 

@@ -23,11 +23,12 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.changes.cells import Results, place, read, run, write
+from benchmarks.changes.cells import StreamResults, place, read, run, write
 from benchmarks.changes.peers import METHODS, OURS, PEERS, applies, installed
 from benchmarks.changes.report import report
 from benchmarks.changes.streams import STREAMS, arranged, streams_data
 from benchmarks.common.cells import SEED
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA, Floats, Ints
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +68,7 @@ def measure(data: Data, options: argparse.Namespace) -> None:
             progress.advance(bar)
 
 
-def opened(name: str, options: argparse.Namespace) -> Results:
+def opened(name: str, options: argparse.Namespace) -> StreamResults:
     """A stream's file, without what is to be measured again."""
     results = read(name, options.folder)
     for method in options.redo:
@@ -76,7 +77,7 @@ def opened(name: str, options: argparse.Namespace) -> Results:
 
 
 def one(
-    results: Results,
+    results: StreamResults,
     data: tuple[Floats, Ints],
     method: str,
     seed: int,
@@ -91,7 +92,7 @@ def one(
 
 def parsed() -> argparse.Namespace:
     """The command line, with what follows from it."""
-    parser = argparse.ArgumentParser(description="many changes of sensors, one after another")
+    parser = command_line(__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="three short stages, two seeds, under two minutes"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.changes.peers import Method
-from benchmarks.changes.streams import Stream
+from benchmarks.changes.streams import StagedStream
 from benchmarks.common.cells import replace_file, where
 
 FIRST = (50, 100, 200)
@@ -21,7 +21,7 @@ Run = dict[str, list[int]]
 """`all`: right ones of each stage; `50` …: of the first so many of each stage after a change."""
 
 
-def run(method: Method, stream: Stream) -> Run:
+def run(method: Method, stream: StagedStream) -> Run:
     """Predict, then learn, every reading once."""
     counts: Run = {"all": [], **{str(first): [] for first in FIRST}}
     for stage in stream.stages():
@@ -38,7 +38,7 @@ def run(method: Method, stream: Stream) -> Run:
 
 
 @dataclass
-class Results:
+class StreamResults:
     """A stream's file."""
 
     stream: str
@@ -57,20 +57,20 @@ class Results:
         self.runs.setdefault(method, {})[seed] = found
 
 
-def read(stream: str, folder: Path) -> Results:
+def read(stream: str, folder: Path) -> StreamResults:
     """What the stream's file holds, or nothing yet."""
     path = folder / f"{stream}.json"
     if not path.exists():
-        return Results(stream)
+        return StreamResults(stream)
     stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     runs = {
         method: {int(seed): found for seed, found in by_seed.items()}
         for method, by_seed in stored["runs"].items()
     }
-    return Results(stream, stored["length"], runs, stored["where"])
+    return StreamResults(stream, stored["length"], runs, stored["where"])
 
 
-def write(results: Results, folder: Path) -> None:
+def write(results: StreamResults, folder: Path) -> None:
     """Replace the file in one step; the order in which runs were measured does not show."""
     runs = {
         method: {str(seed): results.runs[method][seed] for seed in sorted(results.runs[method])}

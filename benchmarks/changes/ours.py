@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.changes.streams import MEASURED, Row, Stage, Stream
+from benchmarks.changes.streams import MEASURED, Row, Stage, StagedStream
 from edge_opid import Layout, WarmUp, WoodburyLearner
 from edge_opid.config.node import NodeConfig, SensorConfig
 from edge_opid.node.effects import Noted, Predicted
@@ -41,10 +41,10 @@ class DoubleLearning(Learning):
         )  # fmt: skip
 
 
-class Node:
+class OurNode:
     """What a node predicts on a stream, and how it goes through the changes."""
 
-    def __init__(self, stream: Stream, knots: int, *, double: bool = False) -> None:
+    def __init__(self, stream: StagedStream, knots: int, *, double: bool = False) -> None:
         self.stream, self.knots, self.double = stream, knots, double
         self.labels = tuple(f"c{k}" for k in range(stream.classes))
         self.known: dict[str, SensorDescription] = {}
@@ -127,7 +127,7 @@ class Node:
         raise ValueError(f"no prediction for reading {seq}")
 
 
-class Restart(Node):
+class Restart(OurNode):
     """A node that is set up anew at every change, with the sensors' ranges and nothing else."""
 
     def _move(self, stage: Stage) -> None:
@@ -136,7 +136,7 @@ class Restart(Node):
         self.state.local_models.bridge = None
 
 
-class ZeroFill(Node):
+class ZeroFill(OurNode):
     """Columns of every sensor for ever: one that is dead, or not born yet, counts as 0.
 
     A sensor not born yet has only ever counted as 0, so adding its columns when it is born gives

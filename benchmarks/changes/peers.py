@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from benchmarks.changes.ours import Node, Oracle, Restart, ZeroFill
+from benchmarks.changes.ours import Oracle, OurNode, Restart, ZeroFill
 from benchmarks.changes.peers_moa import MODELS as MOA_MODELS
 from benchmarks.changes.peers_moa import TWO_CLASSES, MoaPeer
 from benchmarks.changes.peers_river import MODELS as RIVER_MODELS
 from benchmarks.changes.peers_river import RiverPeer
-from benchmarks.changes.streams import STREAMS, Row, Stage, Stream
+from benchmarks.changes.streams import STREAMS, Row, Stage, StagedStream
 
 
 class Method(Protocol):
@@ -28,36 +28,36 @@ class Method(Protocol):
         """A class for this reading, and only then its label."""
 
 
-Maker = Callable[[Stream, int], Method]
+Maker = Callable[[StagedStream, int], Method]
 LINEAR, LIFTED = "node, linear", "node, lifted"
 DOUBLE = ", float64"
 ANEW = ", anew"
 
 
 def _ours(
-    kind: type[Node], lifted: bool, stream: Stream, seed: int, *, double: bool = False
+    kind: type[OurNode], lifted: bool, stream: StagedStream, seed: int, *, double: bool = False
 ) -> Method:
     del seed  # nothing of ours rolls dice
     return kind(stream, stream.setting.knots if lifted else 1, double=double)
 
 
-def _best_form(kind: type[Node], stream: Stream, seed: int) -> Method:
+def _best_form(kind: type[OurNode], stream: StagedStream, seed: int) -> Method:
     return _ours(kind, not stream.setting.binary, stream, seed)
 
 
-def _river(model: str, anew: bool, stream: Stream, seed: int) -> Method:
+def _river(model: str, anew: bool, stream: StagedStream, seed: int) -> Method:
     return RiverPeer(stream, model, seed, anew=anew)
 
 
-def _moa(model: str, anew: bool, stream: Stream, seed: int) -> Method:
+def _moa(model: str, anew: bool, stream: StagedStream, seed: int) -> Method:
     return MoaPeer(stream, model, seed, anew=anew)
 
 
 OURS: dict[str, Maker] = {
-    LINEAR: partial(_ours, Node, False),
-    LIFTED: partial(_ours, Node, True),
-    LINEAR + DOUBLE: partial(_ours, Node, False, double=True),
-    LIFTED + DOUBLE: partial(_ours, Node, True, double=True),
+    LINEAR: partial(_ours, OurNode, False),
+    LIFTED: partial(_ours, OurNode, True),
+    LINEAR + DOUBLE: partial(_ours, OurNode, False, double=True),
+    LIFTED + DOUBLE: partial(_ours, OurNode, True, double=True),
     "restart": partial(_best_form, Restart),
     "zero-fill": partial(_best_form, ZeroFill),
     "oracle": partial(_best_form, Oracle),

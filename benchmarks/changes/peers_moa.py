@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.changes.streams import Row, Stage, Stream
+from benchmarks.changes.streams import Row, Stage, StagedStream
 
 MODELS = {
     "OpenMOA FESL": "FESLClassifier",
@@ -24,7 +24,7 @@ TWO_CLASSES = ("OpenMOA FESL",)
 
 
 @dataclass(frozen=True)
-class Instance:
+class MoaInstance:
     """One reading as OpenMOA's learners take it."""
 
     feature_indices: Any
@@ -35,7 +35,7 @@ class Instance:
 class MoaPeer:
     """One of OpenMOA's learners, its scaler, and what it does at a change."""
 
-    def __init__(self, stream: Stream, model: str, seed: int, *, anew: bool) -> None:
+    def __init__(self, stream: StagedStream, model: str, seed: int, *, anew: bool) -> None:
         self.stream, self.name, self.seed, self.anew = stream, model, seed, anew
         self.known: set[str] = set()
         self.scaler = importlib.import_module("river.preprocessing").StandardScaler()
@@ -66,7 +66,7 @@ class MoaPeer:
         self.scaler.learn_one(row)
         x = self.scaler.transform_one(row)
         places = np.array([*(int(name[1:]) for name in x), self.stream.X.shape[1]])
-        instance = Instance(places, np.array([*x.values(), 1.0]), label)
+        instance = MoaInstance(places, np.array([*x.values(), 1.0]), label)
         guess = int(self.model.predict(instance))
         self.model.train(instance)
         return guess

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.changes.streams import Row, Stage, Stream
+from benchmarks.changes.streams import Row, Stage, StagedStream
 
 TREES = 10
 
@@ -50,7 +50,7 @@ MODELS: dict[str, tuple[Callable[[int], Any], bool]] = {
 class RiverPeer:
     """A river model, its scaler, and what it does at a change."""
 
-    def __init__(self, stream: Stream, model: str, seed: int, *, anew: bool) -> None:
+    def __init__(self, stream: StagedStream, model: str, seed: int, *, anew: bool) -> None:
         self.stream, self.seed, self.anew = stream, seed, anew
         self.make, self.scaled = MODELS[model]
         self.known: set[str] = set()

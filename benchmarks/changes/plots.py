@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from benchmarks.changes.cells import Results
+from benchmarks.changes.cells import StreamResults
 from benchmarks.changes.peers import RIVALS, product
 from benchmarks.changes.stats import WINDOWS, best_mode, column, seeds_of
 from benchmarks.changes.streams import STREAMS
@@ -29,7 +29,7 @@ STYLES = {
 """Colour, marker and line; the node is the red one."""
 
 
-def draw(axes: Axes, results: Results) -> None:
+def draw(axes: Axes, results: StreamResults) -> None:
     """One line a method over the four windows, with one standard error."""
     ours = product(results.stream)
     for method, (colour, marker, line) in {**STYLES, ours: ("tab:red", "*", "-")}.items():
@@ -47,7 +47,7 @@ def draw(axes: Axes, results: Results) -> None:
             )  # fmt: skip
 
 
-def plot(every: Sequence[Results], path: Path) -> None:
+def plot(every: Sequence[StreamResults], path: Path) -> None:
     """One panel a stream."""
     figure, axes = panels(len(every))
     for panel, results in zip(axes, every, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.changes.cells import Results, read
+from benchmarks.changes.cells import StreamResults, read
 from benchmarks.changes.peers import ANEW, LIFTED, LINEAR, RIVALS, product
 from benchmarks.changes.stats import (
     ALL,
@@ -31,7 +31,7 @@ SEEDS_MIN = 3
 TITLES = {"50": "first 50", "100": "first 100", "200": "first 200", ALL: "whole"}
 
 
-def opened(folder: Path) -> list[Results]:
+def opened(folder: Path) -> list[StreamResults]:
     """The streams that have a file, in their order."""
     return [read(name, folder) for name in STREAMS if (folder / f"{name}.json").exists()]
 
@@ -47,7 +47,7 @@ def place_of(found: Sequence[Duel]) -> str:
     return "tied" if any(duel.mark == 0 for duel in found) else "first"
 
 
-def aims(every: Sequence[Results]) -> Lines:
+def aims(every: Sequence[StreamResults]) -> Lines:
     """What had to be shown, stream by stream, and how many cells show it."""
     rows, met = [], 0
     for results in every:
@@ -73,7 +73,7 @@ def aim(found: Sequence[Duel], verdict: str) -> list[str]:
     return [seeds, ours, theirs, verdict, ", ".join(higher) or "–"]
 
 
-def accuracies(results: Results) -> Lines:
+def accuracies(results: StreamResults) -> Lines:
     """All methods in all windows."""
     rows = []
     for method in (LINEAR, LIFTED, *SIMPLE, "oracle", *RIVALS):
@@ -90,7 +90,7 @@ def accuracies(results: Results) -> Lines:
     return table(("method", *(TITLES[window] for window in WINDOWS), "seeds"), rows)
 
 
-def stages(results: Results) -> Lines:
+def stages(results: StreamResults) -> Lines:
     """Accuracy over each stage: the node, what it is measured against, the oracle."""
     methods = [product(results.stream), "oracle"]
     methods += [best_mode(results, opponent, ALL) for opponent in OPPONENTS]
@@ -100,7 +100,7 @@ def stages(results: Results) -> Lines:
     return table(("stage", *(str(number + 1) for number in range(count))), rows)
 
 
-def precisions(every: Sequence[Results]) -> Lines:
+def precisions(every: Sequence[StreamResults]) -> Lines:
     """float32 less float64."""
     rows = [
         [STREAMS[results.stream].title, form, str(seeds), short(mean), signed(difference)]
@@ -119,7 +119,7 @@ def signed(value: float) -> str:
     return f"+{short(value)}" if value >= 0.00005 else short(round(value, 4) + 0.0)
 
 
-def origin(every: Sequence[Results]) -> Lines:
+def origin(every: Sequence[StreamResults]) -> Lines:
     """Seeds, versions and machines."""
     places = {tuple(sorted(results.where.items())) for results in every}
     lines = [", ".join(f"{what} {value}" for what, value in place) for place in sorted(places)]
@@ -150,7 +150,7 @@ def report(out: Path) -> str:
     return "\n".join([*verdicts, f"{out / 'changes.md'} written"])
 
 
-def shape(results: Results) -> Lines:
+def shape(results: StreamResults) -> Lines:
     """How the stream is cut."""
     mine = STREAMS[results.stream]
     count = len(next(iter(next(iter(results.runs.values())).values()))[ALL])

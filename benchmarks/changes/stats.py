@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.changes.cells import FIRST, Results
+from benchmarks.changes.cells import FIRST, StreamResults
 from benchmarks.changes.peers import ANEW, DOUBLE, LIFTED, LINEAR, RIVALS, product
 from benchmarks.common.data import Floats
 from benchmarks.common.statistics import compared
@@ -21,24 +21,24 @@ OPPONENTS = (*SIMPLE, *RIVALS)
 """Everyone the node is measured against; the oracle knows what nobody can."""
 
 
-def accuracy(results: Results, method: str, seed: int, window: str) -> float:
+def accuracy(results: StreamResults, method: str, seed: int, window: str) -> float:
     """The share of readings that were right: of all, or of the first so many after each change."""
     counts = results.runs[method][seed][window]
     return sum(counts) / (len(counts) * (results.length if window == ALL else int(window)))
 
 
-def seeds_of(results: Results, methods: Sequence[str]) -> list[int]:
+def seeds_of(results: StreamResults, methods: Sequence[str]) -> list[int]:
     """The seeds that all of these have been run with."""
     own = [set(results.runs.get(method, {})) for method in methods]
     return sorted(set.intersection(*own)) if own else []
 
 
-def column(results: Results, method: str, seeds: Sequence[int], window: str) -> Floats:
+def column(results: StreamResults, method: str, seeds: Sequence[int], window: str) -> Floats:
     """The accuracies of one method, seed by seed."""
     return np.array([accuracy(results, method, seed, window) for seed in seeds])
 
 
-def best_mode(results: Results, opponent: str, window: str) -> str:
+def best_mode(results: StreamResults, opponent: str, window: str) -> str:
     """Going on through the changes or starting anew: what suits the opponent here.
 
     Chosen by the very figure that is reported, so that a peer loses nothing by the choice.
@@ -63,7 +63,7 @@ class Duel:
     """1, 0, −1: better, tied or worse by the paired t-test."""
 
 
-def duels(results: Results, window: str) -> list[Duel]:
+def duels(results: StreamResults, window: str) -> list[Duel]:
     """Against everyone who has been measured here."""
     ours, found = product(results.stream), []
     for opponent in OPPONENTS:
@@ -77,7 +77,7 @@ def duels(results: Results, window: str) -> list[Duel]:
     return found
 
 
-def precision(results: Results) -> list[tuple[str, int, float, float]]:
+def precision(results: StreamResults) -> list[tuple[str, int, float, float]]:
     """Form, seeds, accuracy in float32, and float32 less float64, over the whole stream."""
     found = []
     for form in (LINEAR, LIFTED):
@@ -90,7 +90,7 @@ def precision(results: Results) -> list[tuple[str, int, float, float]]:
     return found
 
 
-def stage_accuracies(results: Results, method: str) -> Floats:
+def stage_accuracies(results: StreamResults, method: str) -> Floats:
     """Stage by stage, the mean over the seeds."""
     counts = [found[ALL] for found in results.runs[method].values()]
     return np.asarray(np.mean(counts, axis=0) / results.length)

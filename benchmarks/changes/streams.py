@@ -22,7 +22,7 @@ Row = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Setting:
+class StreamSetting:
     """How a data set becomes streams."""
 
     title: str
@@ -57,14 +57,14 @@ class Setting:
 
 
 STREAMS = {
-    "dna": Setting("DNA", 60, 7, 400, 2, binary=True),
-    "splice": Setting("Splice", 20, 7, 400, 7),
-    "mnist05": Setting("MNIST 0/5", 25, 7, 400, 6, every=6),
-    "mnist035": Setting("MNIST 0/3/5", 25, 7, 400, 6, every=6),
-    "usps035": Setting("USPS 0/3/5", 25, 7, 250, 6, every=3),
-    "satimage": Setting("Satimage", 12, 7, 400, 8),
-    "digits": Setting("digits 0–9", 21, 7, 250, 7),
-    "room": Setting("Room occupancy", 6, 6, 1400, 8, timed=True),
+    "dna": StreamSetting("DNA", 60, 7, 400, 2, binary=True),
+    "splice": StreamSetting("Splice", 20, 7, 400, 7),
+    "mnist05": StreamSetting("MNIST 0/5", 25, 7, 400, 6, every=6),
+    "mnist035": StreamSetting("MNIST 0/3/5", 25, 7, 400, 6, every=6),
+    "usps035": StreamSetting("USPS 0/3/5", 25, 7, 250, 6, every=3),
+    "satimage": StreamSetting("Satimage", 12, 7, 400, 8),
+    "digits": StreamSetting("digits 0–9", 21, 7, 250, 7),
+    "room": StreamSetting("Room occupancy", 6, 6, 1400, 8, timed=True),
 }
 """The sets of the comparison; those without data are left out, and said to be."""
 
@@ -78,11 +78,11 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StagedStream:
     """Readings in order, and the stages they fall into."""
 
     name: str
-    setting: Setting
+    setting: StreamSetting
     X: Floats
     y: Ints
     classes: int
@@ -115,7 +115,7 @@ def sensor_name(place: int) -> str:
     return f"s{place:03}"
 
 
-def shortened(setting: Setting) -> Setting:
+def shortened(setting: StreamSetting) -> StreamSetting:
     """Two changes soon after each other, for a quick look.
 
     >>> shortened(STREAMS["room"]).readings
@@ -124,7 +124,9 @@ def shortened(setting: Setting) -> Setting:
     return replace(setting, stages=3, length=250)
 
 
-def arranged(name: str, data: tuple[Floats, Ints], seed: int, *, short: bool = False) -> Stream:
+def arranged(
+    name: str, data: tuple[Floats, Ints], seed: int, *, short: bool = False
+) -> StagedStream:
     """The stream of this seed."""
     setting, (X, y) = STREAMS[name], data
     setting = shortened(setting) if short else setting
@@ -133,7 +135,7 @@ def arranged(name: str, data: tuple[Floats, Ints], seed: int, *, short: bool = F
     start = int(rng.integers(len(y) - setting.readings + 1)) if setting.timed else 0
     rows = np.arange(len(y)) if setting.timed else rng.permutation(len(y))
     rows = rows[start : start + setting.readings]
-    return Stream(name, setting, X[np.ix_(rows, sensors)], y[rows], len(np.unique(y)))
+    return StagedStream(name, setting, X[np.ix_(rows, sensors)], y[rows], len(np.unique(y)))
 
 
 def streams_data(names: Sequence[str], folder: Path) -> dict[str, tuple[Floats, Ints]]:

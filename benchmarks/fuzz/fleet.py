@@ -8,30 +8,48 @@ status into its book; at the end both must stop when they are asked to, with 0.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from benchmarks.fuzz.link import Finding
-from benchmarks.fuzz.messages import corpus
-from benchmarks.fuzz.mutants import Mutator, clients_packets, missing
+from nacl.signing import SigningKey
+
+from benchmarks.common.raw_mqtt import RawClient
+from benchmarks.fuzz.messages import Finding, corpus
+from benchmarks.fuzz.mutants import PacketMutator, clients_packets, missing
+from edge_opid.link.options import MqttOptions
 from edge_opid.source import connect
 from edge_opid.wire import Channel, Introduction, NodeTopics, SensorDescription, Status, encode
+from firmware_sim.live.mosquitto import Mosquitto
+from firmware_sim.live.observer import Observer
+from firmware_sim.live.processes import WAIT_S, LiveError, wait_until
+from firmware_sim.live.services import GatewayProcess, NodeProcess
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-# The same broker, processes and client of bare bytes as the tests'.
-broker: Any = import_module("support.mosquitto")
-raw: Any = import_module("support.raw_mqtt")
-town: Any = import_module("support.gateway_process")
-nodes: Any = import_module("support.node_process")
-
+SITE, CLASSES = "city", ("calm", "busy", "alarm")
+KEY = SigningKey(bytes(range(32)))
+POLICY = "settle_s = 0.5\nsilence_s = 3\nsummary_wait_s = 5\nretry_s = 2\nretry_max_s = 4"
+NODE = f"""
+[node]
+site = "{SITE}"
+node = "n1"
+classes = {list(CLASSES)}
+rate_per_second = 100000.0
+rate_burst = 100000
+commit_s = 0.2
+[gateway]
+keys = ["{KEY.verify_key.encode().hex()}"]
+"""
+GROUP = f"""
+[[groups]]
+id = "air"
+site = "{SITE}"
+classes = {list(CLASSES)}
+nodes = ["n1", "ghost"]
+"""
 BATCH = 250
 ROLES = ("pm", "no")
 PING, PONG = b"\xc0\x00", 0xD0
@@ -40,29 +58,34 @@ TAKEN = (0x40, 0x50)
 
 def topics() -> list[bytes]:
     """Every channel of a node, as its node, its gateway and its sources use them."""
-    n1 = NodeTopics(town.SITE, "n1")
+    n1 = NodeTopics(SITE, "n1")
     own = [n1.to(each) for each in Channel if not each.per_source]
     theirs = [n1.to(each, "porch") for each in Channel if each.per_source]
     return [str(each).encode() for each in (*own, *theirs)]
 
 
-class Fleet:
+def sensor(role: str) -> str:
+    """One of the node's, standardised already."""
+    return (
+        f'[[sensors]]\nid = "{role}-n1"\nrole = "{role}"\nreference = 0.0\nscale = 1.0\n'
+        "timeout_s = 1.0\n"
+    )
+
+
+class FuzzedFleet:
     """A broker, a gateway, a node, one of its sources, and a node that only introduces itself."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         enter = stack.enter_context
         self.probes = 0
-        self.broker = enter(broker.Mosquitto(folder / "broker"))
+        self.broker = enter(Mosquitto(folder / "broker"))
         port = self.broker.port
-        self.gateway = town.GatewayProcess(folder / "gateway", port, ("n1", "ghost"))
-        stack.callback(self.gateway.kill)
-        self.gateway.start()
-        nodes.wait_until(lambda: self.gateway.connections() > 0, "the gateway is there")
-        (folder / "n1").mkdir()
-        settings = town.node_settings("n1", ROLES)
-        self.node = enter(nodes.NodeProcess(folder / "n1", port, settings))
-        self.source = enter(connect(town.SITE, "n1", "box", folder / "spool", port=port))
-        self.ear = enter(nodes.listening(port, f"opid/1/{town.SITE}/ghost/desired"))
+        self.gateway = enter(GatewayProcess(folder / "gateway", port, KEY, POLICY, GROUP))
+        self.gateway.wait_connected()
+        self.node = enter(NodeProcess(folder / "n1", port, NODE + "".join(map(sensor, ROLES))))
+        self.source = enter(connect(SITE, "n1", "box", folder / "spool", port=port))
+        options = MqttOptions(client_id="listener", port=port)
+        self.ear = enter(Observer(options, [f"opid/1/{SITE}/ghost/desired"]))
         sensors = tuple(
             SensorDescription(id=each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
             for each in ROLES
@@ -76,7 +99,7 @@ class Fleet:
                     sensors=sensors,
                     vanishing=(),
                     gate=8.0,
-                    classes=town.CLASSES,
+                    classes=CLASSES,
                     window_ms=0,
                 )
             ),
@@ -84,10 +107,10 @@ class Fleet:
 
     def probe(self) -> None:
         """A reading for the node, a status for the gateway; neither may be lost."""
-        self.check_alive()
-        self.source.send(dict.fromkeys((f"{role}-n1" for role in ROLES), 0.5), town.CLASSES[0])
-        if not self.source.drained(nodes.WAIT_S):
-            self.check_alive()
+        self.check()
+        self.source.send(dict.fromkeys((f"{role}-n1" for role in ROLES), 0.5), CLASSES[0])
+        if not self.source.drained(WAIT_S):
+            self.check()
             raise Finding(f"the node does not acknowledge any more:\n{self.node.log()}")
         self.probes += 1  # a status that says nothing new would not be written
         said = encode(
@@ -100,15 +123,15 @@ class Fleet:
         )
         self._ghost(Channel.STATUS, said)
         try:
-            nodes.wait_until(lambda: said in self._book(), "the gateway writes a status down")
-        except TimeoutError:
-            self.check_alive()
+            wait_until(lambda: said in self._book(), "the gateway writes a status down")
+        except LiveError:
+            self.check()
             raise Finding(f"the gateway does not listen any more:\n{self.gateway.log()}") from None
 
-    def check_alive(self) -> None:
+    def check(self) -> None:
         """Fail with the log of whoever ended."""
-        self.gateway.check_alive()
-        self.node.check_alive()
+        self.gateway.check()
+        self.node.check()
 
     def stop(self) -> None:
         """Both end because they are asked to."""
@@ -117,7 +140,7 @@ class Fleet:
             raise Finding(f"node and gateway ended with {codes}")
 
     def _ghost(self, channel: Channel, payload: bytes) -> None:
-        topic = str(NodeTopics(town.SITE, "ghost").to(channel))
+        topic = str(NodeTopics(SITE, "ghost").to(channel))
         if not self.ear.link.publish(topic, payload):
             raise Finding("mosquitto takes nothing any more")
 
@@ -132,13 +155,13 @@ class Stranger:
         self.rng = Random(f"fleet/{seed}")
         self.port, self.words = port, words
         self.last = b""
-        self.client: Any = None
-        self.mutator = Mutator(self.rng, topics(), corpus())
+        self.client: RawClient | None = None
+        self.mutator = PacketMutator(self.rng, topics(), corpus())
 
     def send(self) -> None:
         """One mutant."""
         if self.client is None:
-            self.client = raw.RawClient(self.port, "stranger")
+            self.client = RawClient(self.port, "stranger")
         chance = self.rng.random()
         if chance < 0.7:
             self.last = self.mutator.forwardable()
@@ -148,15 +171,15 @@ class Stranger:
             others = clients_packets()
             honest = self.rng.choice((self.mutator.publication(), self.rng.choice(others)))
             self.last = self.mutator.mutant(honest)
-        self.words[f"to mosquitto: {self._became()}"] += 1
+        self.words[f"to mosquitto: {self._became(self.client)}"] += 1
 
-    def _became(self) -> str:
+    def _became(self, client: RawClient) -> str:
         try:
-            self.client.send(self.last + (b"" if missing(self.last) else PING))
+            client.send(self.last + (b"" if missing(self.last) else PING))
             if missing(self.last):
                 return self._over("never finished, hung up")
             taken = False
-            while answer := self.client.receive():
+            while answer := client.receive():
                 if answer[0] == PONG:
                     return "taken and confirmed" if taken else "not confirmed (QoS 0, or refused)"
                 taken |= answer[0] in TAKEN and (len(answer) < 5 or answer[4] < 0x80)
@@ -171,14 +194,14 @@ class Stranger:
     def close(self) -> None:
         """Hang up."""
         if self.client is not None:
-            self.client.__exit__()
+            self.client.close()
             self.client = None
 
 
 def run(count: int, seed: str, words: Counter[str]) -> str:
     """So many mutants; a finding, with the last of them, or nothing."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        fleet = Fleet(Path(folder), stack)
+        fleet = FuzzedFleet(Path(folder), stack)
         stranger = Stranger(fleet.broker.port, seed, words)
         stack.callback(stranger.close)
         try:

@@ -13,14 +13,9 @@ import time
 from collections import Counter
 from random import Random
 
-from benchmarks.fuzz.mutants import (
-    Mutator,
-    brokers_packets,
-    framed,
-    missing,
-    size_of_first,
-    taken_apart,
-)
+from benchmarks.common.raw_mqtt import framed, size_of_first, taken_apart
+from benchmarks.fuzz.messages import Finding
+from benchmarks.fuzz.mutants import PacketMutator, brokers_packets, missing
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.packets import publish_packet
@@ -30,10 +25,6 @@ PATIENCE_S = 20.0  # for what takes a millisecond: longer is stuck
 PROBE_ID = 65_001  # no mutant's
 TOPICS = (b"a", b"opid/1/farm/n1/reading/porch", "straße/7".encode())
 PADDING_MAX = 2_000  # bytes: what a length promises, and the broker still sends
-
-
-class Finding(Exception):  # noqa: N818 - what a fuzzer is for
-    """A promise is broken."""
 
 
 class LyingBroker:
@@ -164,7 +155,7 @@ class LyingBroker:
             self.heard += data
         self.mqtt_5 = self.heard[self.heard.index(b"MQTT") + 4] == 5
         self.heard = b""
-        self.mutator = Mutator(self.rng, TOPICS, self.payloads, self.mqtt_5)
+        self.mutator = PacketMutator(self.rng, TOPICS, self.payloads, self.mqtt_5)
         return self.peer
 
     def _hang_up(self) -> None:

@@ -16,7 +16,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads only wait
 
-import argparse
 import json
 import math
 import resource
@@ -33,8 +32,9 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # ships no types
 from nacl.signing import SigningKey
 
+from benchmarks.common.command import command_line
 from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
-from edge_opid.node import journal_records as inputs
+from edge_opid.node import journal_records
 from edge_opid.node.actions import Action, Append, Commit, Publish, Release
 from edge_opid.node.node import Node
 from edge_opid.wire import (
@@ -84,7 +84,7 @@ OTHERS: tuple[Any, ...] = (None, True, "", "a", "fresh", "ü" * 40, "\n", b"", b
 
 
 class Finding(Exception):  # noqa: N818 - what a fuzzer is for
-    """A promise is broken, although nothing was raised."""
+    """A promise is broken, although nothing was raised: what both fuzzers look for."""
 
 
 def configs(rng: Random) -> NodeConfig:
@@ -121,7 +121,7 @@ def corpus() -> list[bytes]:
 
 
 @dataclass
-class Mutator:
+class MessageMutator:
     """Damage to bytes: of a transport, of a careless sender, of somebody who knows the format."""
 
     rng: Random
@@ -199,7 +199,7 @@ class Chatter:
     node: Node
 
     def __post_init__(self) -> None:
-        self.mutator = Mutator(self.rng)
+        self.mutator = MessageMutator(self.rng)
         self.unit = self.rng.choice((1.0, 1.0, 1.0, 1e-42, 1e-30, 1e30))
         self.topics = [str(TOPICS.to(each)) for each in Channel if not each.per_source]
         self.topics += [str(NodeTopics("farm", "n2").to(Channel.LABEL)), "zigbee2mqtt/attic"]
@@ -298,7 +298,7 @@ class Chatter:
         if self.rng.random() < 0.4:
             return None
         W = [[self._number() for _ in CLASSES] for _ in range(rows)]
-        return Weights("folded", {"W": Matrix.of(W)})
+        return Weights("matrix", {"W": Matrix.of(W)})
 
     def _foreign(self) -> tuple[str, bytes]:
         topic = self.rng.choice(
@@ -367,20 +367,20 @@ class Driven:
     def commit(self) -> None:
         """Make it durable, or not."""
         if self.disk_refuses:
-            self.perform(self.node.commit_failed("disk full", self.now_ms))
+            self.perform(self.node.on_commit_failed("disk full", self.now_ms))
             return
-        for change in map(inputs.unpack, self.pending):
-            if isinstance(change, inputs.Accepted):
+        for change in map(journal_records.unpack_record, self.pending):
+            if isinstance(change, journal_records.Accepted):
                 self.reached[change.source] = change.boot, change.seq + 1
         self.durable += self.pending
         self.pending.clear()
-        self.perform(self.node.committed(self.now_ms))
+        self.perform(self.node.on_committed(self.now_ms))
 
     def reconnect(self) -> None:
         """The broker takes every delivery back that was not released."""
-        self.node.disconnected()
+        self.node.on_disconnected()
         self.owed.clear()
-        self.perform(self.node.connected(self.now_ms))
+        self.perform(self.node.on_connected(self.now_ms))
 
     def settle(self) -> None:
         """Everything that was accepted is durable, and no delivery is forgotten."""
@@ -429,7 +429,7 @@ class Generation:
 
     def __init__(self, seed: str) -> None:
         self.rng = Random(seed)
-        self.mutator = Mutator(self.rng)
+        self.mutator = MessageMutator(self.rng)
         self.driven = Driven(configs(self.rng))
         self.chatter = Chatter(self.rng, self.driven.node)
         self.last: tuple[str, object, bytes] = ("", "", b"")
@@ -527,7 +527,7 @@ def table(words: Counter[str]) -> Iterable[str]:
 
 def main() -> int:
     """Run as many inputs, or as long, as asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this long")
     parser.add_argument("--seed", default="0")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from benchmarks.common.raw_mqtt import framed, size_of_first, taken_apart, text
 from edge_opid.link.packets import PUBLISH, length_bytes, publish_packet
 
 ODD_TEXTS = (
@@ -31,40 +32,6 @@ PROPERTIES: dict[int, int | str] = {
     **{0x22: 2, 0x23: 2, 0x24: 1, 0x25: 1, 0x26: "p", 0x27: 4, 0x28: 1, 0x29: 1, 0x2A: 1},
     **{0x00: 1, 0x7E: 2, 0xFF: 0},  # and some that there are none of
 }
-
-
-def text(data: bytes) -> bytes:
-    """A text as MQTT writes it."""
-    return len(data[:65_535]).to_bytes(2, "big") + data[:65_535]
-
-
-def framed(first: int, body: bytes) -> bytes:
-    """A packet of this first byte, whose length fits."""
-    return bytes([first]) + length_bytes(len(body)) + body
-
-
-def taken_apart(packet: bytes) -> tuple[int, bytes]:
-    """The first byte of a packet whose length fits, and what follows the length."""
-    at = 1
-    while packet[at] & 128:
-        at += 1
-    return packet[0], packet[at + 1 :]
-
-
-def size_of_first(stream: bytes) -> int | None:
-    """How long the first packet of a stream is, by its own word; None: not said to the end so far.
-
-    An oracle of its own, written from the standard and not from the framer that it judges. Raises
-    ValueError where the length is none.
-    """
-    length = 0
-    for place, byte in enumerate(stream[1:5]):
-        length |= (byte & 127) << 7 * place
-        if byte < 128:
-            return place + 2 + length
-    if len(stream) >= 5:
-        raise ValueError("a length of more than four bytes")
-    return None
 
 
 def missing(stream: bytes) -> int | None:
@@ -87,7 +54,7 @@ def missing(stream: bytes) -> int | None:
 
 
 @dataclass
-class Mutator:
+class PacketMutator:
     """Makes packets of one protocol version, as they should be and as they should not."""
 
     rng: Random

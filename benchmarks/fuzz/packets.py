@@ -16,7 +16,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads only wait
 
-import argparse
 import logging
 import sys
 import time
@@ -26,6 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
 
+from benchmarks.common.command import command_line
 from benchmarks.fuzz import fleet
 from benchmarks.fuzz.link import LyingBroker
 from benchmarks.fuzz.messages import corpus, table
@@ -63,7 +63,7 @@ def to_the_link(count: int, seed: str, first: int, jobs: int, words: Counter[str
 
 def main() -> int:
     """Run as many inputs as asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--fleet", type=int, default=10_000, help="of them, to node and gateway")
     parser.add_argument("--seed", default="0")

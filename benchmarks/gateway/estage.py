@@ -25,14 +25,15 @@ from benchmarks.common.verdict import verdict
 from gateway.estage import (
     LINEAR,
     Batch,
-    Survivors,
-    compacted,
+    KernelOpid,
+    LandmarkOpid,
+    SurvivorColumns,
+    column_weights,
     fit_best,
-    fit_kernel_opid,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
+    hits_on,
     rounded,
 )
 
@@ -56,9 +57,9 @@ class Task:
         return self.Xs @ self.W_s, self.Xa, self.y, CLASSES
 
     @property
-    def survivors(self) -> Survivors:
+    def survivors(self) -> SurvivorColumns:
         """What a gateway knows of them."""
-        return Survivors.of(self.Xs, self.gram, 1.0)
+        return SurvivorColumns.of(self.Xs, self.gram, 1.0)
 
 
 def task(seed: int = 0, readings: int = 2000) -> Task:
@@ -109,11 +110,13 @@ def sizes(made: Task) -> None:
     """What the small forms cost in accuracy, on the batch itself and on held-out folds of it."""
     best = fit_best(*made.batch, survivors=made.survivors, candidates=LINEAR)
     rows = np.column_stack([made.Xs, made.Xa, np.ones(N)])
-    half = rounded(fold(best.model, made.W_s).matrix(), rows, made.y)
+    half = rounded(column_weights(best.model, made.W_s).matrix(), rows, made.y)
     print(f"{best.chosen} in float16: {half.matrix.nbytes} bytes, accuracy {-half.loss:+.4f}")
+    batch = Batch.of(*made.batch)
+    exact = hits_on(KernelOpid(), batch, seed=0).mean()
     for count in (8, 32):
-        small = compacted(fit_kernel_opid(*made.batch), Batch.of(*made.batch), count)
-        print(f"kernel, {count} landmarks: {small.nbytes} bytes, accuracy {-small.loss:+.4f}")
+        gain = hits_on(LandmarkOpid(count=count), batch, seed=0).mean() - exact
+        print(f"kernel, {count} landmarks: accuracy {gain:+.4f}")
 
 
 if __name__ == "__main__":

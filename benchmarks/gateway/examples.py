@@ -9,12 +9,12 @@ would then have had to join, deduplicate and match by itself. Bytes are those of
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Iterator
 
 from nacl.signing import SigningKey
 
+from benchmarks.common.command import command_line
 from edge_opid.config.node import NodeConfig, SensorConfig
 from edge_opid.node.actions import Append, Commit, Publish
 from edge_opid.node.node import Node
@@ -94,7 +94,7 @@ def gathered(sensors: int, alone: bool, labelled: int, wanted: int) -> tuple[int
                 case Append() | Publish():
                     pass
                 case Commit():
-                    node.committed(now_ms)
+                    node.on_committed(now_ms)
         if found == wanted:
             return reported, heard
     raise AssertionError("life goes on")
@@ -102,7 +102,7 @@ def gathered(sensors: int, alone: bool, labelled: int, wanted: int) -> tuple[int
 
 def main() -> None:
     """One row for each way in which readings and labels may come."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--wanted", type=int, default=30, help="examples in the batch")
     wanted = parser.parse_args().wanted
     print("| sensors | sent by | labelled | bytes an example | kB of examples | kB to be heard |")

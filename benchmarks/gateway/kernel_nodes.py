@@ -13,7 +13,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 import timeit
 from collections import defaultdict
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from edge_opid.models import model_from_weights
 from edge_opid.wire import Matrix, Weights
@@ -31,8 +31,8 @@ from gateway.estage import (
     KernelModel,
     KernelOpid,
     LandmarkOpid,
+    column_weights,
     fit_best,
-    fold,
     hits_on,
 )
 from gateway.estage.tuning import tuned
@@ -44,7 +44,7 @@ COUNTS = (16, 32, 64)
 
 
 @dataclass(frozen=True)
-class Draw:
+class KernelDraw:
     """A C-stage that is over, a batch, and instances nobody has seen."""
 
     W_s: Floats
@@ -67,7 +67,7 @@ def loaded(folder: Path, name: str) -> tuple[Floats, NDArray[np.int64]]:
     return scaled, np.unique(y, return_inverse=True)[1]
 
 
-def draw(X: Floats, y: NDArray[np.int64], seed: int) -> Draw:
+def draw(X: Floats, y: NDArray[np.int64], seed: int) -> KernelDraw:
     """One change of sensors."""
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(len(y)), rng.permutation(X.shape[1])
@@ -78,18 +78,18 @@ def draw(X: Floats, y: NDArray[np.int64], seed: int) -> Draw:
     later = slice(READINGS + N, READINGS + N + FRESH)
     W_s = np.linalg.solve(old.T @ old + np.eye(half + 1), old.T @ np.eye(c)[y[:READINGS]])
     batch, fresh = (Batch.of(Xs[at] @ W_s, Xa[at], y[at], c) for at in (new, later))
-    return Draw(np.asarray(W_s, float), batch, fresh, np.hstack([Xs[new], Xa[new]]))
+    return KernelDraw(np.asarray(W_s, float), batch, fresh, np.hstack([Xs[new], Xa[new]]))
 
 
-def measured(made: Draw, seed: int) -> dict[str, tuple[float, ...]]:
+def measured(made: KernelDraw, seed: int) -> dict[str, tuple[float, ...]]:
     """For each form: held-out accuracy, accuracy on fresh instances, bytes, µs a score."""
     batch, width = made.batch, made.X.shape[1]
     data = batch.Z, batch.Xa, batch.y, batch.classes
     names = [f"s{place}" for place in range(width)]
     survivors = len(made.W_s)
     best = fit_best(*data, seed=seed, candidates=LINEAR)
-    folded = fold(best.model, made.W_s).matrix(bias_column=survivors - 1)
-    weights = Weights("folded", {"W": Matrix.of(folded)})
+    W = column_weights(best.model, made.W_s).matrix(bias_column=survivors - 1)
+    weights = Weights("matrix", {"W": Matrix.of(W)})
     found = {"one matrix": (best.hits.mean(), right(best.model, made), *cost(weights, made))}
     exact = tuned(KernelOpid(), batch, 5, seed)
     found["exact kernel"] = (hits_on(KernelOpid(), batch, seed).mean(), right(exact, made), 0, 0)
@@ -104,14 +104,14 @@ def measured(made: Draw, seed: int) -> dict[str, tuple[float, ...]]:
     return {name: tuple(map(float, each)) for name, each in found.items()}
 
 
-def right(model: object, made: Draw) -> float:
+def right(model: object, made: KernelDraw) -> float:
     """The share of fresh instances that a model gets right."""
     fresh = made.fresh
     scores = model.scores(fresh.Z, fresh.Xa)  # type: ignore[attr-defined]
     return float(np.mean(scores.argmax(1) == fresh.y))
 
 
-def cost(weights: Weights, made: Draw) -> tuple[int, float]:
+def cost(weights: Weights, made: KernelDraw) -> tuple[int, float]:
     """The bytes of all matrices, and the µs a node takes for one score."""
     node = model_from_weights(weights, 1, made.X.shape[1], made.batch.classes)
     x = made.X[0].astype(np.float32)
@@ -121,7 +121,7 @@ def cost(weights: Weights, made: Draw) -> tuple[int, float]:
 
 def main() -> None:
     """Print a table for each set."""
-    given = argparse.ArgumentParser(description=__doc__)
+    given = command_line(__doc__)
     given.add_argument("--data", type=Path, default=DATA)
     given.add_argument("--draws", type=int, default=5)
     options = given.parse_args()

@@ -6,7 +6,6 @@ python -m benchmarks.gateway.store postgresql://user@host/empty   # a database f
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -14,6 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from benchmarks.common.command import command_line
 from gateway.registry import NodeRecord, OrderRecord, Record
 from gateway.store import FleetStore
 
@@ -25,8 +25,19 @@ def records(round_: int) -> list[Record]:
     found: list[Record] = []
     for number in range(NODES):
         name = f"node-{number}"
-        found.append(NodeRecord("street", name, "air", 0.5, online=True, seen_ms=round_))
-        found.append(OrderRecord("street", name, round_, 1, os.urandom(PAYLOAD_BYTES), round_))
+        found.append(
+            NodeRecord(site="street", node=name, group="air", gate=0.5, online=True, seen_ms=round_)
+        )
+        found.append(
+            OrderRecord(
+                site="street",
+                node=name,
+                version=round_,
+                layout_version=1,
+                payload=os.urandom(PAYLOAD_BYTES),
+                at_ms=round_,
+            )
+        )
     return found
 
 
@@ -54,9 +65,7 @@ def measure(url: str) -> None:
 
 def main() -> None:
     """Measure the database whose URL was given, or a file that is gone afterwards."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("url", nargs="?")
     url = parser.parse_args().url
     if url is not None:

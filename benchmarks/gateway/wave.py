@@ -11,52 +11,36 @@ one batch, and the gateway's resident memory.
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 import re
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from benchmarks.common.command import add_json_option, command_line, write_json
+from benchmarks.common.measuring import memory_mb
 from benchmarks.common.verdict import verdict
 from benchmarks.gateway import estage
 from benchmarks.gateway.fleet import CLASSES, KEY, SITE, roomy
-from benchmarks.node.parts import certificates, line_of, memory_mb, mosquitto, process
 from edge_opid.link.mqtt import MqttLink
-from gateway.store import FleetStore
+from firmware_sim.live.mosquitto import ROOMY, Mosquitto
+from firmware_sim.live.processes import Child, wait_until
+from firmware_sim.live.services import GatewayProcess
 
 RATIO_MAX = 4.0
 WAIT_S = 300.0
 ROUNDS = 3
 
 
-def configure(folder: Path, port: int, nodes: int) -> Path:
-    """A gateway in its own folder; its patience is short, its retries are long."""
-    key = folder / "gateway.key"
-    key.touch(mode=0o600)
-    key.write_text(KEY.encode().hex())
+def gateway(folder: Path, port: int, nodes: int) -> GatewayProcess:
+    """Its patience is short, its retries are long."""
     names = [f"n{n}" for n in range(nodes)]
-    toml = folder / "gateway.toml"
-    toml.write_text(
-        '[gateway]\ndatabase = "sqlite:///gateway.sqlite"\nkey = "gateway.key"\n'
-        "settle_s = 3\nsummary_wait_s = 60\nretry_s = 60\n"
-        f'[broker]\nhost = "127.0.0.1"\nport = {port}\n'
-        f'[[groups]]\nid = "all"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\nnodes = {names}\n'
-    )
-    return toml
-
-
-def wait_until(true: Callable[[], bool], what: str) -> None:
-    """Look again and again, for a while."""
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        if time.monotonic() > deadline:
-            sys.exit(f"waited {WAIT_S:g} s in vain until {what}")
-        time.sleep(0.2)
+    group = f'[[groups]]\nid = "all"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\nnodes = {names}\n'
+    policy = "settle_s = 3\nsummary_wait_s = 60\nretry_s = 60"
+    return GatewayProcess(folder, port, KEY, policy, group)
 
 
 def bare_publishing(port: int, count: int, size: int) -> float:
@@ -75,16 +59,15 @@ def bare_publishing(port: int, count: int, size: int) -> float:
     return taken
 
 
-def waves(log: Path, nodes: int) -> list[float]:
+def waves(gateway: GatewayProcess, nodes: int) -> list[float]:
     """The seconds of every wave of weights to all nodes that the gateway's log tells of."""
-    _, _, fitted = log.read_text().partition("event=fitted")
+    _, _, fitted = gateway.log().partition("event=fitted")
     return [float(each) for each in re.findall(rf"orders={nodes} seconds=([0-9.]+)", fitted)]
 
 
-def layouts_reported(database: str, nodes: int, version: int) -> bool:
+def layouts_reported(gateway: GatewayProcess, nodes: int, version: int) -> bool:
     """Whether every node has reported this layout, and obeys the newest order."""
-    with FleetStore.open(database) as store:
-        found = store.fleet()
+    found = gateway.remembers()
     orders = {order.key: order.version for order in found.orders}
     return len(found.nodes) == nodes and all(
         node.reported_layout >= version and node.reported_version >= orders[node.key]
@@ -94,28 +77,26 @@ def layouts_reported(database: str, nodes: int, version: int) -> bool:
 
 def measure(folder: Path, nodes: int, sensors: int) -> dict[str, float]:
     """The whole story once."""
-    certificates(folder)
-    database = f"sqlite:///{folder / 'gateway.sqlite'}"
-    log = folder / "gateway.log"
-    with mosquitto(folder, nodelay=True) as (port, _):
-        toml = configure(folder, port, nodes)
-        gateway = process(sys.executable, "-m", "gateway", "run", toml, log=log)
-        script = Path(__file__).with_name("fleet.py")
-        with gateway as served:
-            wait_until(lambda: "event=connected" in log.read_text(), "the gateway is connected")
-            with process(sys.executable, script, str(port), str(nodes), str(sensors)) as fleet:
-                if line_of(fleet) != "ready":
-                    sys.exit("the fleet did not start")
-                wait_until(lambda: layouts_reported(database, nodes, 2), "all report the change")
-                wait_until(lambda: bool(waves(log, nodes)), "all have the new weights")
+    with Mosquitto(folder / "broker", extra=ROOMY) as broker:
+        script = str(Path(__file__).with_name("fleet.py"))
+        crowd = [sys.executable, script, str(broker.port), str(nodes), str(sensors)]
+        with gateway(folder, broker.port, nodes) as served:
+            served.wait_connected()
+            with Child("fleet", crowd, folder / "fleet.log", piped=True) as fleet:
+                if fleet.line() != "ready":
+                    sys.exit(f"the fleet did not start:\n{fleet.log()}")
+                for true, what in (
+                    (partial(layouts_reported, served, nodes, 2), "all report the change"),
+                    (partial(waves, served, nodes), "all have the new weights"),
+                ):
+                    wait_until(true, what, WAIT_S, pause_s=0.2)
             resident = memory_mb(served.pid)
-        with FleetStore.open(database) as store:
-            size = max(len(order.payload) for order in store.fleet().orders)
-        bare = [bare_publishing(port, nodes, size) for _ in range(ROUNDS)]
+        size = max(len(order.payload) for order in served.remembers().orders)
+        bare = [bare_publishing(broker.port, nodes, size) for _ in range(ROUNDS)]
     return {
         "nodes": nodes,
         "order bytes": size,
-        "wave s": waves(log, nodes)[-1],
+        "wave s": waves(served, nodes)[-1],
         "bare s": statistics.median(bare),
         "resident MB": resident[0],
         "resident MB, most": resident[1],
@@ -124,10 +105,10 @@ def measure(folder: Path, nodes: int, sensors: int) -> dict[str, float]:
 
 def main() -> None:
     """Print the figures and the verdicts."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--sensors", type=int, default=12)
-    parser.add_argument("--json", type=Path)
+    add_json_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), given.nodes, given.sensors)
@@ -137,9 +118,7 @@ def main() -> None:
     ratio = found["wave s"] / found["bare s"]
     print(verdict("wave / bare retained publications", ratio, RATIO_MAX, at_least=False))
     estage.speeds(estage.task())
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(found, indent=1))
+    write_json(given.json, found)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ beside an interpreter that has only loaded numpy, paho and msgpack.
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,17 +26,12 @@ from pathlib import Path
 from nacl.signing import SigningKey
 
 import edge_opid
+from benchmarks.common.command import add_json_option, command_line, write_json
+from benchmarks.common.measuring import cpu_s, memory_mb
+from benchmarks.common.raw_mqtt import RawClient
 from benchmarks.common.verdict import verdict
-from benchmarks.node.parts import (
-    Client,
-    certificates,
-    cpu_s,
-    line_of,
-    memory_mb,
-    mosquitto,
-    process,
-    publication,
-)
+from benchmarks.node.parts import certificates
+from edge_opid.link.packets import publish_packet
 from edge_opid.wire import (
     Ack,
     Channel,
@@ -54,6 +47,9 @@ from edge_opid.wire import (
     encode,
     seal_desired,
 )
+from firmware_sim.live.mosquitto import HOST, ROOMY, Mosquitto, free_port
+from firmware_sim.live.processes import Child
+from firmware_sim.live.services import NodeProcess
 
 CLASSES = ("fresh", "stale", "bad")
 SIZES = {"few": (1, 4), "many": (25, 49)}
@@ -71,35 +67,70 @@ def names(size: str) -> tuple[list[str], list[str]]:
     return [f"v{n}" for n in range(vanishing)], [f"s{n}" for n in range(surviving)]
 
 
-def configure(folder: Path, size: str, broker: str) -> Path:
-    """The configuration of a node in its own folder."""
+def settings(size: str) -> str:
+    """The configuration of a node."""
     vanishing, surviving = names(size)
     lines = [
         f'[node]\nsite = "farm"\nnode = "n1"\nclasses = {list(CLASSES)}',
         f"vanishing = {vanishing}\nrate_per_second = 1000000.0\nrate_burst = 1000000",
         "commit_s = 0.5",
         f'[gateway]\nkeys = ["{KEY.verify_key.encode().hex()}"]',
-        f'[broker]\nhost = "127.0.0.1"\n{broker}',
-        '[state]\nfolder = "state"\nstatus_file = "status.json"',
     ]
     for name in (*vanishing, *surviving):
         lines.append(f'[[sensors]]\nid = "{name}"\nreference = 0.0\nscale = 1.0')
-    folder.mkdir(parents=True)
-    (folder / "node.toml").write_text("\n".join(lines) + "\n")
-    return folder / "node.toml"
+    return "\n".join(lines) + "\n"
 
 
 @contextmanager
-def node(folder: Path, size: str, port: int, broker: str) -> Iterator[subprocess.Popen[str]]:
-    """A running node that is connected and has subscribed."""
-    toml = configure(folder, size, broker)
-    listener = Client(port, "starter", str(TOPICS.to(Channel.STATUS)))
-    with process(sys.executable, "-m", "edge_opid", "run", toml, log=folder / "log") as child:
+def node(folder: Path, size: str, ports: tuple[int, int], broker: str = "") -> Iterator[Child]:
+    """A node that is connected and has subscribed, on the second port; we listen on the first.
+
+    At the end it is stopped, not killed: then its status file has its last words.
+    """
+    with (
+        client(ports[0], "starter", str(TOPICS.to(Channel.STATUS))) as listener,
+        NodeProcess(folder, ports[1], settings(size), broker) as child,
+    ):
         for _, payload in listener.messages():
             if decode(payload, Status).online:
                 break
-        listener.close()
         yield child
+        child.stop()
+
+
+def client(port: int, name: str, *filters: str) -> RawClient:
+    """A socket and a few lines of MQTT 3.1.1, which leave the two cores to what is measured."""
+    return RawClient(port, name, *filters, mqtt_5=False)
+
+
+def yardstick(folder: Path, *arguments: str) -> Child:
+    """Another program to measure beside the node."""
+    command = [sys.executable, str(Path(__file__).with_name("parts.py")), *arguments]
+    return Child("yardstick", command, folder / "yardstick.log", piped=True)
+
+
+@contextmanager
+def brokers(folder: Path, *, nodelay: bool) -> Iterator[tuple[int, int]]:
+    """A mosquitto's plain port and its TLS port.
+
+    Without `nodelay`, which is its default, it keeps a small message back until the subscriber's
+    kernel has confirmed the one before, and that takes up to 40 ms.
+    """
+    tls = free_port()
+    files = {"cafile": "ca.pem", "certfile": "broker.pem", "keyfile": "broker.key"}
+    encrypted = (
+        f"listener {tls} {HOST}",
+        *(f"{option} {folder / name}" for option, name in files.items()),
+        "require_certificate true",
+    )
+    options = ROOMY if nodelay else tuple(each for each in ROOMY if "nodelay" not in each)
+    with Mosquitto(folder, extra=(*options, *encrypted)) as broker:
+        yield broker.port, tls
+
+
+def publication(topic: str, payload: bytes, number: int) -> bytes:
+    """A PUBLISH of QoS 1, ready to be sent."""
+    return publish_packet(topic.encode(), payload, qos=1, packet_id=number % 65_535 + 1)
 
 
 def readings(size: str, count: int, boot: int) -> list[bytes]:
@@ -117,33 +148,32 @@ def readings(size: str, count: int, boot: int) -> list[bytes]:
 # --- rate -----------------------------------------------------------------------------------------
 
 
-def bare_rate(port: int, packets: list[bytes]) -> tuple[float, float]:
+def bare_rate(folder: Path, port: int, packets: list[bytes]) -> tuple[float, float]:
     """Messages a second of a bare subscriber, and its CPU µs for each.
 
     They go to another topic of the same length, so that the node does not hear them too.
     """
-    program = Path(__file__).with_name("parts.py")
     mine, topic = (str(NodeTopics("farm", n).to(Channel.READING, "s")) for n in ("n1", "n9"))
     packets = [packet.replace(mine.encode(), topic.encode(), 1) for packet in packets]
-    sender = Client(port, "sender")
-    with process(sys.executable, program, "bare", str(port), topic, str(len(packets))) as child:
-        assert line_of(child) == "ready"
+    sender = client(port, "sender")
+    with yardstick(folder, "bare", str(port), topic, str(len(packets))) as child:
+        assert child.line() == "ready"
         before, began = cpu_s(child.pid), time.perf_counter()
         sender.send_all(packets)
-        assert line_of(child) == "done"
+        assert child.line() == "done"
         took = time.perf_counter() - began
         used = cpu_s(child.pid) - before
     sender.close()
     return len(packets) / took, used / len(packets) * 1e6
 
 
-def node_rate(port: int, child: subprocess.Popen[str], packets: list[bytes]) -> tuple[float, float]:
+def node_rate(port: int, child: Child, packets: list[bytes]) -> tuple[float, float]:
     """Readings a second of the node, durable and acknowledged, and its CPU µs for each.
 
     The clock stops with the last commit that was full; the rest waits for the time limit.
     """
-    listener = Client(port, "hearer", str(TOPICS.to(Channel.ACK, "s")))
-    sender = Client(port, "sender")
+    listener = client(port, "hearer", str(TOPICS.to(Channel.ACK, "s")))
+    sender = client(port, "sender")
     before, began = cpu_s(child.pid), time.perf_counter()
     sender.send_all(packets)
     acknowledgements = (decode(payload, Ack).seq for _, payload in listener.messages())
@@ -160,12 +190,12 @@ def node_rate(port: int, child: subprocess.Popen[str], packets: list[bytes]) -> 
 def rates(folder: Path, port: int, size: str, count: int, rounds: int) -> Figures:
     """Both, in turns."""
     found: dict[str, list[float]] = {"bare": [], "bare_us": [], "node": [], "node_us": []}
-    with node(folder / f"rate-{size}", size, port, f"port = {port}") as child:
+    with node(folder / f"rate-{size}", size, (port, port)) as child:
         for boot in range(1, rounds + 1):
             packets = readings(size, count, boot)
             for name, pair in (
                 ("node", node_rate(port, child, packets)),
-                ("bare", bare_rate(port, packets)),
+                ("bare", bare_rate(folder, port, packets)),
             ):
                 found[name].append(pair[0])
                 found[f"{name}_us"].append(pair[1])
@@ -183,9 +213,9 @@ def rates(folder: Path, port: int, size: str, count: int, rounds: int) -> Figure
 def latency(folder: Path, port: int, size: str, count: int) -> Figures:
     """From a reading's first byte to its prediction's last, at a steady pace; in ms."""
     packets, sent, took = readings(size, count, boot=1), [0.0] * (count + 1), []
-    with node(folder / f"latency-{size}", size, port, f"port = {port}"):
-        listener = Client(port, "hearer", str(TOPICS.to(Channel.PREDICTION)))
-        sender = Client(port, "sender")
+    with node(folder / f"latency-{size}", size, (port, port)):
+        listener = client(port, "hearer", str(TOPICS.to(Channel.PREDICTION)))
+        sender = client(port, "sender")
         predictions = listener.messages()
         began = time.perf_counter()
         for seq, packet in enumerate(packets, 1):
@@ -212,7 +242,7 @@ def order(size: str) -> bytes:
         for n in (*vanishing, *surviving)
     )
     W = [[0.0] * len(CLASSES)] * (len(described) + 1)
-    weights = Weights("folded", {"W": Matrix.of(W)})
+    weights = Weights("matrix", {"W": Matrix.of(W)})
     document = Desired(
         site="farm",
         node="n1",
@@ -229,8 +259,8 @@ def order(size: str) -> bytes:
 
 def in_windows(port: int, packets: list[bytes]) -> None:
     """As `Source` sends: never more than 256 on their way."""
-    listener = Client(port, "hearer", str(TOPICS.to(Channel.ACK, "s")))
-    sender = Client(port, "sender")
+    listener = client(port, "hearer", str(TOPICS.to(Channel.ACK, "s")))
+    sender = client(port, "sender")
     acknowledgements = (decode(payload, Ack).seq for _, payload in listener.messages())
     for start in range(0, len(packets), 256):
         window = packets[start : start + 256]
@@ -243,15 +273,14 @@ def in_windows(port: int, packets: list[bytes]) -> None:
 
 def memory(folder: Path, ports: tuple[int, int], count: int) -> Figures:
     """Resident MB of a node in full use, and of the interpreter alone; seconds to start."""
-    port, tls_port = ports
+    port = ports[0]
     files = {"ca": "ca.pem", "certificate": "client.pem", "key": "client.key"}
     tls = [f'tls_{name} = "{folder / file}"' for name, file in files.items()]
-    broker = "\n".join([f"port = {tls_port}", *tls])
     began = time.perf_counter()
-    with node(folder / "memory", "many", port, broker) as child:
+    with node(folder / "memory", "many", ports, "\n".join(tls)) as child:
         started = time.perf_counter() - began
-        listener = Client(port, "watcher", str(TOPICS.to(Channel.STATUS)))
-        sender = Client(port, "orderer")
+        listener = client(port, "watcher", str(TOPICS.to(Channel.STATUS)))
+        sender = client(port, "orderer")
         sender.send(publication(str(TOPICS.to(Channel.DESIRED)), order("many"), 1))
         while decode(next(listener.messages())[1], Status).model_version != 1:
             pass
@@ -259,8 +288,8 @@ def memory(folder: Path, ports: tuple[int, int], count: int) -> Figures:
         now, most = memory_mb(child.pid)
         sender.close()
         listener.close()
-    with process(sys.executable, Path(__file__).with_name("parts.py"), "idle") as idle:
-        assert line_of(idle) == "ready"
+    with yardstick(folder, "idle") as idle:
+        assert idle.line() == "ready"
         bare, _ = memory_mb(idle.pid)
     return {"start": started, "now": now, "most": most, "idle": bare, "more": now - bare}
 
@@ -312,10 +341,10 @@ def aims(found: dict[str, Figures]) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write the figures where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--readings", type=int, default=5_000, help="for each round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    add_json_option(parser)
     options = parser.parse_args()
     print(f"{platform.machine()}, Python {platform.python_version()}\n")
     compile_dir(edge_opid.__path__[0], quiet=1)  # as `pip install` does: else every start compiles
@@ -324,9 +353,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         certificates(folder)
-        with mosquitto(folder, nodelay=False) as ports:
+        with brokers(folder, nodelay=False) as ports:
             found["default"] = latency(folder / "default", ports[0], "few", 200)
-        with mosquitto(folder, nodelay=True) as ports:
+        with brokers(folder, nodelay=True) as ports:
             for size in SIZES:
                 rounds = options.rounds
                 found[f"rate-{size}"] = rates(folder, ports[0], size, count, rounds)
@@ -335,9 +364,7 @@ def main() -> None:
     print(table(found))
     print()
     print("\n".join(aims(found)))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    write_json(options.json, found)
 
 
 if __name__ == "__main__":

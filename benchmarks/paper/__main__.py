@@ -27,8 +27,9 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from benchmarks.common.cells import SEED, where
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA, Floats, Ints
-from benchmarks.paper.cells import Cell, Results, read, write
+from benchmarks.paper.cells import Cell, CellResults, read, write
 from benchmarks.paper.data import available, compress, resplit
 from benchmarks.paper.methods import METHODS, PRECISION, SHARE_METHODS, Draw, mixed_of
 from benchmarks.paper.report import report
@@ -73,7 +74,7 @@ def cells_wanted(names: Sequence[str], options: argparse.Namespace) -> list[Cell
 
 
 def measure(
-    results: Results, data: tuple[Floats, Ints], repeats: int, methods: tuple[str, ...]
+    results: CellResults, data: tuple[Floats, Ints], repeats: int, methods: tuple[str, ...]
 ) -> Iterator[None]:
     """Fill in what is missing, one repeat after the other."""
     cell, setting = results.cell, SETTINGS[results.cell.name]
@@ -128,7 +129,7 @@ def fill(
 
 def parsed() -> argparse.Namespace:
     """The command line, with what follows from it."""
-    parser = argparse.ArgumentParser(description="the paper's experiments")
+    parser = command_line(__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="two n a set, two repeats, under two minutes"
     )

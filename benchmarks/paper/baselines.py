@@ -13,7 +13,7 @@ from edge_opid.learner.statistics import Statistics
 from gateway.estage.batch import Batch, Floats, Ints
 from gateway.estage.logistic import COSTS, one_vs_rest
 from gateway.estage.models import LinearModel, LinearPath
-from gateway.estage.to_matrix import Folded
+from gateway.estage.to_matrix import ColumnWeights
 from gateway.estage.tuning import log_loss, one_of, tuned
 
 Columns = Literal["both", "survivors", "new"]
@@ -32,7 +32,9 @@ class _RawLogistic:
             rows = np.delete(every, out)
             V, bias = one_vs_rest(batch.Xa[rows], batch.y[rows], c, COSTS)
             V_z = np.zeros((len(COSTS), c, c))
-            found.append(LinearPath(self.name, V_z, V, bias, {"cost": COSTS}))
+            found.append(
+                LinearPath(name=self.name, V_z=V_z, V_a=V, bias=bias, settings={"cost": COSTS})
+            )
         return found
 
     def choose(self, scores: Floats, batch: Batch) -> Floats:
@@ -48,7 +50,7 @@ def raw_logistic(
     *,
     folds: int = 5,
     seed: int = 0,
-) -> Folded:
+) -> ColumnWeights:
     """The paper's SVM, SVM^(s) or SVM^(a): logistic regression on the E-stage batch alone."""
     Xs, Xa = np.asarray(Xs, float), np.asarray(Xa, float)
     split = 0 if columns == "new" else Xs.shape[1]
@@ -60,7 +62,7 @@ def raw_logistic(
     survivors[:split] = model.V_a[:split]
     if columns != "survivors":
         new[:] = model.V_a[split:]
-    return Folded(survivors, new, model.bias)
+    return ColumnWeights(survivors, new, model.bias)
 
 
 def survivors_ridge(known: Statistics, kept: Sequence[int], rho: float) -> Floats:

@@ -32,7 +32,7 @@ class Cell:
 
 
 @dataclass
-class Results:
+class CellResults:
     """What a cell's file holds: accuracy by method and repeat, and where it was measured."""
 
     cell: Cell
@@ -57,16 +57,16 @@ class Results:
             self.chosen.clear()
 
 
-def read(cell: Cell, folder: Path) -> Results:
+def read(cell: Cell, folder: Path) -> CellResults:
     """What the cell's file holds, or nothing yet."""
     path = folder / f"{cell.key}.json"
     if not path.exists():
-        return Results(cell)
+        return CellResults(cell)
     stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return Results(cell, stored["rho"], stored["values"], stored["chosen"], stored["where"])
+    return CellResults(cell, stored["rho"], stored["values"], stored["chosen"], stored["where"])
 
 
-def write(results: Results, folder: Path) -> None:
+def write(results: CellResults, folder: Path) -> None:
     """Replace the cell's file in one step, so that an interruption leaves the old one."""
     cell = results.cell
     stored = {

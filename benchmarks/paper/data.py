@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.common.data import Floats, Ints
 from benchmarks.paper.baselines import imputed_ridge, survivors_ridge
 from benchmarks.paper.strength import chosen_rho
-from benchmarks.paper.tables import SETTINGS, Setting
+from benchmarks.paper.tables import SETTINGS, TableLine
 from edge_opid import WoodburyLearner
 from edge_opid.learner.statistics import Statistics, solve
 
@@ -48,7 +48,7 @@ def bundled() -> tuple[Floats, Any]:
     return data.data, data.target.astype(str)
 
 
-def from_folder(setting: Setting, folder: Path) -> tuple[Floats, Any] | None:
+def from_folder(setting: TableLine, folder: Path) -> tuple[Floats, Any] | None:
     """`FILE.npz` of the folder."""
     path = folder / f"{setting.file}.npz"
     if not path.exists():
@@ -60,7 +60,7 @@ def from_folder(setting: Setting, folder: Path) -> tuple[Floats, Any] | None:
     return X, y.astype(int).astype(str)
 
 
-def from_openml(setting: Setting) -> tuple[Floats, Any] | None:
+def from_openml(setting: TableLine) -> tuple[Floats, Any] | None:
     """The set from OpenML, or None where there is no network."""
     from sklearn.datasets import fetch_openml  # noqa: PLC0415 - slow, and not always needed
 
@@ -74,7 +74,7 @@ def from_openml(setting: Setting) -> tuple[Floats, Any] | None:
     return np.asarray(X, float), (labels - (setting.openml == "USPS")).astype(str)
 
 
-def scaled(setting: Setting, X: Floats) -> Floats:
+def scaled(setting: TableLine, X: Floats) -> Floats:
     """Columns to about ±1; of MNIST's only the pixels that vary, in order."""
     if setting.file == "splice":
         return (X - 2.5) / 1.5
@@ -86,7 +86,7 @@ def scaled(setting: Setting, X: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Single:
+class SinglePrecision:
     """The same C-stage on a node, in float32, and what a gateway makes of the node's summary."""
 
     bridge: NDArray[np.float32]
@@ -98,10 +98,10 @@ class Single:
 
 
 @dataclass(frozen=True)
-class World:
+class SplitSet:
     """A set after its C-stage: the survivors' weights, and what is left for the E-stage."""
 
-    setting: Setting
+    setting: TableLine
     classes: int
     Xs: Floats
     """All instances' survivors, a constant column last (every node's layout has one)."""
@@ -118,7 +118,7 @@ class World:
     """A ridge on all columns, the vanished ones then taken as 0 …"""
     mean: tuple[Floats, Floats]
     """… or as their means: weights, bias."""
-    single: Single
+    single: SinglePrecision
 
     def draw(self, n: int, seed: int, anew: bool) -> tuple[Ints, Ints]:
         """Rows to fit and rows to test on, n each, as many of each class in both together.
@@ -135,7 +135,7 @@ class World:
         return rows[: len(rows) // 2], rows[len(rows) // 2 :]
 
 
-def compress(setting: Setting, X: Floats, y: Ints) -> World:
+def compress(setting: TableLine, X: Floats, y: Ints) -> SplitSet:
     """The C-stage on the first instances of each class: sums, no instance kept."""
     classes, dv, end = int(y.max()) + 1, setting.vanished, setting.vanished + setting.survived
     learned = np.concatenate(
@@ -146,7 +146,7 @@ def compress(setting: Setting, X: Floats, y: Ints) -> World:
     known = Statistics(seen.T @ seen, seen.T @ target, len(seen), float(len(seen)))
     kept, every = range(dv, end + 1), range(end + 1)
     rho, rho_all = chosen_rho(known, kept), chosen_rho(known, every)
-    return World(
+    return SplitSet(
         setting, classes, both[:, dv:], X[:, end : end + setting.augmented], y,
         np.setdiff1d(np.arange(len(y)), learned), rho, known.gram[dv:, dv:],
         solve(known, dv, LAM, rho)[1],
@@ -157,17 +157,17 @@ def compress(setting: Setting, X: Floats, y: Ints) -> World:
     )  # fmt: skip
 
 
-def on_a_node(seen: Floats, y: Ints, vanishing: int, rho: float) -> Single:
+def on_a_node(seen: Floats, y: Ints, vanishing: int, rho: float) -> SinglePrecision:
     """The C-stage by the learner that nodes have, one reading after the other."""
     surviving, classes = seen.shape[1] - vanishing, int(y.max()) + 1
     learner = WoodburyLearner(vanishing, surviving, classes, lam=LAM, rho=rho)
     learner.learn_many(seen, y)
     known = learner.summary().statistics()
     W_s = solve(known, vanishing, LAM, rho)[1]
-    return Single(learner.weights()[1], W_s, known.gram[vanishing:, vanishing:])
+    return SinglePrecision(learner.weights()[1], W_s, known.gram[vanishing:, vanishing:])
 
 
-def resplit(setting: Setting, share: float) -> Setting:
+def resplit(setting: TableLine, share: float) -> TableLine:
     """The same set with this share of its columns surviving, the rest halved (the paper's Fig. 4).
 
     >>> resplit(SETTINGS["dna"], 0.2).survived

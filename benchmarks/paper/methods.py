@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from benchmarks.common.data import Floats, Ints
 from benchmarks.paper.baselines import Columns, raw_logistic
-from benchmarks.paper.data import World
+from benchmarks.paper.data import SplitSet
 from benchmarks.paper.residual import fit_residual
 from gateway.estage import (
     LINEAR,
     BestModel,
     LinearModel,
-    Survivors,
+    SurvivorColumns,
+    column_weights,
     fit_best,
     fit_opid,
     fit_opide,
     fit_update,
-    fold,
 )
 from gateway.estage.opid import Penalty
 
@@ -32,7 +32,7 @@ from gateway.estage.opid import Penalty
 class Draw:
     """One split of a world's E-stage, and the seed that every fit of it gets."""
 
-    world: World
+    world: SplitSet
     fit: Ints
     test: Ints
     seed: int
@@ -60,16 +60,16 @@ class Draw:
 
     @cached_property
     def matrix(self) -> Floats:
-        """`fit_best` folded, from what a node's float32 learner has uploaded."""
+        """`fit_best` as one matrix, from what a node's float32 learner has uploaded."""
         single = self.world.single
         world = replace(self.world, W_s=single.W_s, gram=single.gram)
         best = replace(self, world=world).best
-        return fold(best.model, single.W_s).matrix()
+        return column_weights(best.model, single.W_s).matrix()
 
-    def survivors(self) -> Survivors:
+    def survivors(self) -> SurvivorColumns:
         """X^(s) of the batch, and how sure the C-stage is of its weights."""
         world = self.world
-        return Survivors.of(world.Xs[self.fit], world.gram, world.rho)
+        return SurvivorColumns.of(world.Xs[self.fit], world.gram, world.rho)
 
     def scores(self, model: Scorer) -> float:
         """Test accuracy of a model."""

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from benchmarks.common.plots import finish, panels
 from benchmarks.common.statistics import error
-from benchmarks.paper.cells import Results
+from benchmarks.paper.cells import CellResults
 from benchmarks.paper.stats import column
 from benchmarks.paper.tables import SETTINGS, paper_cell
 
@@ -24,7 +24,7 @@ STYLES = {
 """Colour, marker and line of each method that is drawn. SVM^(a) would squeeze all others."""
 
 
-def draw(axes: Axes, cells: Sequence[Results], places: Sequence[float]) -> None:
+def draw(axes: Axes, cells: Sequence[CellResults], places: Sequence[float]) -> None:
     """One line a method, with one standard error."""
     for method, (colour, marker, line) in STYLES.items():
         columns = [column(cell, method) for cell in cells]
@@ -37,15 +37,15 @@ def draw(axes: Axes, cells: Sequence[Results], places: Sequence[float]) -> None:
         )  # fmt: skip
 
 
-def by_set(cells: Sequence[Results]) -> dict[str, list[Results]]:
+def by_set(cells: Sequence[CellResults]) -> dict[str, list[CellResults]]:
     """The cells of each set, in order."""
-    found: dict[str, list[Results]] = {}
+    found: dict[str, list[CellResults]] = {}
     for cell in cells:
         found.setdefault(cell.cell.name, []).append(cell)
     return found
 
 
-def plot_sizes(cells: Sequence[Results], path: Path) -> None:
+def plot_sizes(cells: Sequence[CellResults], path: Path) -> None:
     """Accuracy against n, the paper's OPID and OPIDe as hollow markers."""
     sets = by_set(cells)
     figure, axes = panels(len(sets))
@@ -63,7 +63,7 @@ def plot_sizes(cells: Sequence[Results], path: Path) -> None:
     finish(figure, axes, path)
 
 
-def plot_shares(cells: Sequence[Results], path: Path) -> None:
+def plot_shares(cells: Sequence[CellResults], path: Path) -> None:
     """Accuracy against the share of columns that survive."""
     sets = by_set(cells)
     figure, axes = panels(len(sets))

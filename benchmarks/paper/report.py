@@ -12,19 +12,19 @@ from benchmarks.common.cells import SEED
 from benchmarks.common.data import Floats
 from benchmarks.common.pages import Lines, short, table
 from benchmarks.common.statistics import compared, mean_and_spread
-from benchmarks.paper.cells import Results
+from benchmarks.paper.cells import CellResults
 from benchmarks.paper.methods import BASELINES, FORMS, METHODS, PRECISION, SHARE_METHODS
 from benchmarks.paper.stats import beyond_two_errors, cells_of, column, verdict
 from benchmarks.paper.tables import COLUMNS, SETTINGS, paper_cell
 from benchmarks.paper.words import ABOUT, CHOICES, DIFFERENCES, PRECISION_ABOUT, SHARES_ABOUT
 
 
-def label(results: Results) -> str:
+def label(results: CellResults) -> str:
     """Set and n."""
     return f"{SETTINGS[results.cell.name].title} {results.cell.n}"
 
 
-def accuracies(cells: Sequence[Results]) -> Lines:
+def accuracies(cells: Sequence[CellResults]) -> Lines:
     """Mean (standard deviation), and below it the paper's mean where it has one."""
     rows = []
     for results in cells:
@@ -43,7 +43,7 @@ def accuracies(cells: Sequence[Results]) -> Lines:
     return table(("set, n", "repeats", *METHODS), rows)
 
 
-def aims(cells: Sequence[Results]) -> Lines:
+def aims(cells: Sequence[CellResults]) -> Lines:
     """What had to be shown, cell by cell, and how many cells show it."""
     rows, tally = [], Counter[str]()
     for results in cells:
@@ -75,7 +75,7 @@ AIMS = {
 }
 
 
-def duels(cells: Sequence[Results]) -> Lines:
+def duels(cells: Sequence[CellResults]) -> Lines:
     """Win/tie/loss of three methods against every one, over the cells."""
     rows = []
     for ours in ("fit_best", "OPIDe", "OPID"):
@@ -89,7 +89,7 @@ def duels(cells: Sequence[Results]) -> Lines:
     return table(("win/tie/loss of", *BASELINES, *FORMS), rows)
 
 
-def doubts(cells: Sequence[Results]) -> Lines:
+def doubts(cells: Sequence[CellResults]) -> Lines:
     """Every figure that is more than two standard errors from the paper's."""
     rows, count, above = [], 0, 0
     for results in cells:
@@ -102,7 +102,7 @@ def doubts(cells: Sequence[Results]) -> Lines:
     return [told, "", *table(heads, rows), DIFFERENCES, ""]
 
 
-def chosen(cells: Sequence[Results]) -> Lines:
+def chosen(cells: Sequence[CellResults]) -> Lines:
     """What `fit_best` mixed, and the ρ of each set."""
     rows = []
     for results in cells:
@@ -112,7 +112,7 @@ def chosen(cells: Sequence[Results]) -> Lines:
     return table(("set, n", "ρ", "forms with a share, in how many repeats"), rows)
 
 
-def shares(cells: Sequence[Results]) -> Lines:
+def shares(cells: Sequence[CellResults]) -> Lines:
     """The second group."""
     rows = []
     for results in cells:
@@ -123,7 +123,7 @@ def shares(cells: Sequence[Results]) -> Lines:
     return table(("set, n", "survivors", "repeats", *SHARE_METHODS), rows)
 
 
-def precision(cells: Sequence[Results]) -> Lines:
+def precision(cells: Sequence[CellResults]) -> Lines:
     """What a node's numbers cost, over the repeats that were measured in both."""
     rows, means, repeats = [], [0.0], [0.0]
     for results in cells:
@@ -141,7 +141,7 @@ def precision(cells: Sequence[Results]) -> Lines:
     return [told, "", *table(("set, n", "repeats", *PRECISION), rows)]
 
 
-def gap(results: Results, method: str) -> Floats:
+def gap(results: CellResults, method: str) -> Floats:
     """A method in a node's numbers minus the same in float64, repeat by repeat; none if missing."""
     plain = method.split(",", maxsplit=1)[0]
     ours, exact = results.values.get(method, []), results.values.get(plain, [])
@@ -159,7 +159,7 @@ def signed(value: float) -> str:
     return text if float(text) == 0 else ("+" if value > 0 else "−") + text
 
 
-def origin(cells: Sequence[Results]) -> Lines:
+def origin(cells: Sequence[CellResults]) -> Lines:
     """Where the figures come from."""
     places = {tuple(sorted(results.where.items())) for results in cells}
     lines = [", ".join(f"{what} {value}" for what, value in place) for place in sorted(places)]
@@ -167,7 +167,7 @@ def origin(cells: Sequence[Results]) -> Lines:
     return [seeds, "", *(f"- {line}" for line in lines), ""]
 
 
-def distance(cells: Sequence[Results]) -> str:
+def distance(cells: Sequence[CellResults]) -> str:
     """How far the three SVMs, which have nothing of ours, are from the paper's on average."""
     gaps = [
         abs(float(column(r, method).mean()) - paper_cell(r.cell.name, r.cell.n)[method][0])

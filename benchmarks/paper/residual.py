@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from gateway.estage.batch import Batch, Floats, Ints
 from gateway.estage.fold_sums import Sums, training_sums
 from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
-from gateway.estage.tuning import Single, tuned
+from gateway.estage.tuning import OneSetting, tuned
 
 STRENGTHS = 10.0 ** np.linspace(4, -4, 17)
 """γ's grid in units of the mean eigenvalue of [Z, X^(a), 1]'s Gram matrix."""
@@ -31,7 +31,7 @@ def ridge_path(sums: Sums, gamma: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Residual(Single):
+class Residual(OneSetting):
     """The candidate: the residual form for every γ of the grid."""
 
     name: str = "residual"
@@ -49,7 +49,9 @@ class Residual(Single):
         for weights, rows in zip(V, held, strict=True):
             V_z, V_a, bias = weights[:, :c], weights[:, c:-1], weights[:, -1]
             keep_unseen(V_z, V_a, bias, seen_classes(batch, np.delete(np.arange(batch.n), rows)))
-            found.append(LinearPath(self.name, V_z, V_a, bias, {"gamma": gamma}))
+            found.append(
+                LinearPath(name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={"gamma": gamma})
+            )
         return found
 
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from benchmarks.common.data import Floats
 from benchmarks.common.statistics import error
-from benchmarks.paper.cells import Cell, Results, read
+from benchmarks.paper.cells import Cell, CellResults, read
 from benchmarks.paper.methods import BASELINES, FORMS
 from benchmarks.paper.tables import SETTINGS, paper_cell
 
 PAPER_REPEATS = 50
 
 
-def cells_of(folder: Path) -> list[Results]:
+def cells_of(folder: Path) -> list[CellResults]:
     """Every cell that has a file, in Table 1's order."""
     found = []
     for path in folder.glob("*.json"):
@@ -29,7 +29,7 @@ def cells_of(folder: Path) -> list[Results]:
     return sorted(found, key=lambda r: (names.index(r.cell.name), r.cell.n, r.cell.share or 0))
 
 
-def column(results: Results, method: str) -> Floats:
+def column(results: CellResults, method: str) -> Floats:
     """A method's accuracies over the repeats that `fit_best` has; none where it has fewer.
 
     All figures of a cell are then means over the same draws, also while a run is under way.
@@ -41,7 +41,7 @@ def column(results: Results, method: str) -> Floats:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CellVerdict:
     """The aims of one cell: `fit_best` beside the paper, the baselines and the forms."""
 
     best: float
@@ -63,7 +63,7 @@ class Verdict:
         return aims
 
 
-def verdict(results: Results) -> Verdict | None:
+def verdict(results: CellResults) -> CellVerdict | None:
     """The cell's verdict, once every method has been measured."""
     columns = {method: column(results, method) for method in (*BASELINES, *FORMS, "fit_best")}
     if not all(len(values) for values in columns.values()):
@@ -72,7 +72,7 @@ def verdict(results: Results) -> Verdict | None:
     paper = paper_cell(results.cell.name, results.cell.n)
     baseline = max(BASELINES, key=lambda method: mean[method])
     rival = max(("OPIDe", "OPID"), key=lambda method: mean[method])
-    return Verdict(
+    return CellVerdict(
         mean["fit_best"],
         max(paper["OPIDe"][0], paper["OPID"][0]) if paper else None,
         (baseline, mean[baseline]),
@@ -81,7 +81,7 @@ def verdict(results: Results) -> Verdict | None:
     )
 
 
-def beyond_two_errors(results: Results) -> list[tuple[str, float, float, float]]:
+def beyond_two_errors(results: CellResults) -> list[tuple[str, float, float, float]]:
     """Methods whose mean differs from the paper's by more than two errors of the difference.
 
     With each: our mean, the paper's, and how many standard errors lie between.

@@ -14,7 +14,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,21 +25,22 @@ from typing import Any
 import numpy as np
 from sklearn import datasets
 
+from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from benchmarks.tflite.scores import TIMED, seconds
 from edge_opid.models.matrix import CompactModel
-from gateway.estage import LINEAR, LinearModel, fit_best, fit_opid, fold
-from gateway.tflite import Weights, folded_to_tflite, to_tflite
+from gateway.estage import LINEAR, LinearModel, column_weights, fit_best, fit_opid
+from gateway.tflite import WeightType, matrix_to_tflite, to_tflite
 
 SCRIPT = Path(__file__).with_name("scores.py")
 EXTRAS = {"litert": "ai_edge_litert", "tflite": "tflite_runtime"}
 ROWS_MAX = 2000
-FORMS: tuple[Weights, ...] = ("float32", "int8")
+FORMS: tuple[WeightType, ...] = ("float32", "int8")
 Array = Any
 
 
 @dataclass(frozen=True)
-class Fit:
+class TriedPredictor:
     """One predictor, the rows it is tried on, and the truth in float64."""
 
     name: str
@@ -68,19 +68,19 @@ class Fit:
         Xs, Xa = self.parts()
         return self.model.scores(Xs @ self.W_s, Xa)
 
-    def folded(self) -> Array:
+    def one_matrix(self) -> Array:
         """One matrix for the columns of the rows."""
         bias = self.survivors.index("bias")
-        matrix = fold(self.model, self.W_s).matrix(bias_column=bias)
+        matrix = column_weights(self.model, self.W_s).matrix(bias_column=bias)
         return matrix[[[*self.survivors, *self.new].index(name) for name in self.columns]]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """The E-stage's two layers, and the folded matrix, in float32 and int8."""
+        """The E-stage's two layers, and the one matrix, in float32 and int8."""
         names = {"survivors": self.survivors, "new": self.new, "classes": self.classes}
         for form in FORMS:
             yield f"layers {form}", to_tflite(self.W_s, self.model, **names, weights=form)
-            data = folded_to_tflite(self.folded(), self.columns, self.classes, weights=form)
-            yield f"folded {form}", data
+            data = matrix_to_tflite(self.one_matrix(), self.columns, self.classes, weights=form)
+            yield f"matrix {form}", data
 
 
 def bundled() -> Iterator[tuple[str, Array, Array]]:
@@ -100,7 +100,7 @@ def real(folder: Path) -> Iterator[tuple[str, Array, Array]]:
             yield name, X, y
 
 
-def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
+def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[TriedPredictor]:
     """Two predictors for one split: the best linear one, and OPID (never Z alone)."""
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
@@ -122,7 +122,9 @@ def fits(name: str, X: Array, y: Array, seed: int) -> Iterator[Fit]:
     for kind, model in zip(("best", "opid"), found, strict=True):
         assert isinstance(model, LinearModel)
         named = f"{name} {kind} {seed}"
-        yield Fit(named, W_s, model, survivors, new, [f"class {k}" for k in classes], tried)
+        yield TriedPredictor(
+            named, W_s, model, survivors, new, [f"class {k}" for k in classes], tried
+        )
 
 
 def available(environment: Path, module: str) -> bool:
@@ -132,7 +134,7 @@ def available(environment: Path, module: str) -> bool:
     return python.exists() and not subprocess.run([python, "-c", look], check=False).returncode
 
 
-def scored(environment: Path, every: Sequence[Fit]) -> dict[str, Array]:
+def scored(environment: Path, every: Sequence[TriedPredictor]) -> dict[str, Array]:
     """What the runtime of an environment says of all files of all fits."""
     cases: dict[str, Array] = {}
     for fit in every:
@@ -152,7 +154,7 @@ def scored(environment: Path, every: Sequence[Fit]) -> dict[str, Array]:
 
 def main() -> None:
     """Print a line for each set and form, then what each runtime costs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
@@ -166,18 +168,18 @@ def main() -> None:
         said = scored(environment, every)
         print(f"\n{said['runtime']}, numpy {said['numpy']}: {said['bytes'] / 1e6:.1f} MB resident")
         for name, _, _ in sets:
-            for kind in (f"{form} {weights}" for weights in FORMS for form in ("layers", "folded")):
+            for kind in (f"{form} {weights}" for weights in FORMS for form in ("layers", "matrix")):
                 print(line(name, kind, [fit for fit in every if fit.name.split()[0] == name], said))
 
 
-def line(name: str, kind: str, every: Sequence[Fit], said: dict[str, Array]) -> str:
+def line(name: str, kind: str, every: Sequence[TriedPredictor], said: dict[str, Array]) -> str:
     """The largest difference and the share of labels over all fits of a set; the first's speed."""
     pairs = [(fit.scores(), said[f"{fit.name} {kind}|scores"]) for fit in every]
     worst = max(np.abs(truth - got).max() for truth, got in pairs)
     agreed = [float(np.mean(truth.argmax(1) == got.argmax(1))) for truth, got in pairs]
     first = every[0]
     size = len(dict(first.files())[kind])
-    numpy = CompactModel(0, first.folded().astype(np.float32))
+    numpy = CompactModel(0, first.one_matrix().astype(np.float32))
     here, there = seconds(numpy, first.rows[:TIMED]), float(said[f"{first.name} {kind}|seconds"])
     shape = f"{len(first.survivors)}+{len(first.new)}×{len(first.classes)}"
     return (

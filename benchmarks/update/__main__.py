@@ -13,17 +13,15 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: the peers' small matrices too
 
-import argparse
-import json
 import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
 import edge_opid
+from benchmarks.common.command import add_json_option, command_line, write_json
 from benchmarks.common.verdict import verdict
 from benchmarks.update.peers import CLASSES, Contender, contenders, ours
 
@@ -105,10 +103,10 @@ def aims(results: dict[int, dict[str, float]]) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write the figures where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SHAPES), choices=SHAPES)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each method at each D")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    add_json_option(parser)
     options = parser.parse_args()
     print(
         f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, ",
@@ -122,9 +120,7 @@ def main() -> None:
         print(table(size, results[size], found), flush=True)
     print()
     print("\n".join(aims(results)))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    write_json(options.json, results)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ It prints the size of the file in both kinds of weights, and how it begins.
 import random
 
 from edge_opid import Layout, Sensor, WoodburyLearner
-from gateway.tflite import folded_to_tflite
+from gateway.tflite import matrix_to_tflite
 
 layout = Layout([Sensor("temp", 20, 5), Sensor("co2", 420, 100)])
 learner = WoodburyLearner(0, layout.width, classes=2)
@@ -20,5 +20,5 @@ for label in [0, 1] * 100:
 
 W, classes = learner.weights()[0], ["empty", "occupied"]
 for weights in ("float32", "int8"):
-    data = folded_to_tflite(W, layout.columns, classes, weights=weights)
+    data = matrix_to_tflite(W, layout.columns, classes, weights=weights)
     print(f"{weights}: {len(data) / 1000:.1f} kB, {data[4:8].decode()}")

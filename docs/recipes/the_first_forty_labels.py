@@ -11,7 +11,7 @@ whether it helps, the fit is the survivors alone.
 import numpy as np
 
 from edge_opid import WoodburyLearner
-from gateway.estage import LINEAR, fit_best, fold
+from gateway.estage import LINEAR, column_weights, fit_best
 
 chance = np.random.default_rng(9)
 y = chance.integers(0, 2, 1540)
@@ -23,7 +23,7 @@ W_s = learner.weights()[1]
 
 batch, later = slice(1000, 1040), slice(1040, None)
 best = fit_best(Xs[batch] @ W_s, Xa[batch], y[batch], classes=2, candidates=LINEAR)
-small = fold(best.model, W_s)
+small = column_weights(best.model, W_s)
 alone, fitted = Xs[later] @ W_s, small.scores(Xs[later], Xa[later])
 print(f"survivors alone: {np.mean(alone.argmax(1) == y[later]):.0%} right")
 print(f"with the new sensor: {np.mean(fitted.argmax(1) == y[later]):.0%} right")

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 
-from edge_opid.config.schema import DURATION_S_MAX
+from edge_opid.config.schema import DURATION_S_MAX, check_name, check_unique, check_within
 from edge_opid.errors import SettingError, WireError, shown
 from edge_opid.layout.layout import BIAS
 from edge_opid.learner.settings import LIMIT, stiffness_fault
 from edge_opid.wire.foreign import ForeignTopic
-from edge_opid.wire.ids import check_id
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.schema import Text
 from edge_opid.wire.topics import ROOT, Filter
@@ -49,8 +48,8 @@ class SensorConfig:
 
     def check(self, key: str) -> None:
         """Refuse what no layout could hold; `key` is where this sensor stands."""
-        _check_name(self.id, f"{key}.id")
-        _check_name(self.role, f"{key}.role")
+        check_name(self.id, f"{key}.id")
+        check_name(self.role, f"{key}.role")
         if BIAS in (self.id, self.role):
             raise SettingError(f"{key}.id", f"must not be {BIAS!r}: that column is the node's")
         if (self.reference is None) != (self.scale is None):
@@ -59,7 +58,7 @@ class SensorConfig:
             )
             raise SettingError(f"{key}.{given}", f"needs {missing} beside it: give both or none")
         if self.reference is not None and self.scale is not None:
-            _within(self.reference, f"{key}.reference", -LIMITS.number_max, LIMITS.number_max)
+            check_within(self.reference, f"{key}.reference", -LIMITS.number_max, LIMITS.number_max)
             _above(self.scale, f"{key}.scale")
         _whole(self.knots, f"{key}.knots", 1, LIMITS.knots_max)
         _above(self.timeout_s, f"{key}.timeout_s", at_most=DURATION_S_MAX)
@@ -143,8 +142,8 @@ class NodeConfig:
     foreign: tuple[ForeignConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_name(self.site, "node.site")
-        _check_name(self.node, "node.node")
+        check_name(self.site, "node.site")
+        check_name(self.node, "node.node")
         self._check_classes()
         self._check_sensors()
         self._check_learning()
@@ -167,7 +166,7 @@ class NodeConfig:
                 Text().check(name, "a class")
             except WireError as error:
                 raise SettingError("node.classes", f"cannot be: {error}") from error
-        _unique(self.classes, "node.classes")
+        check_unique(self.classes, "node.classes")
 
     def _check_sensors(self) -> None:
         if not 1 <= len(self.sensors) <= LIMITS.sensors_max:
@@ -177,20 +176,20 @@ class NodeConfig:
         for place, sensor in enumerate(self.sensors):
             sensor.check(f"sensors[{place}]")
         ids = [sensor.id for sensor in self.sensors]
-        _unique(ids, "sensors", "id")
-        _unique([sensor.role for sensor in self.sensors], "sensors", "role")
+        check_unique(ids, "sensors", "id")
+        check_unique([sensor.role for sensor in self.sensors], "sensors", "role")
         if self.columns > LIMITS.columns_max:
             raise SettingError(
                 "sensors",
                 f"must take at most {LIMITS.columns_max} columns, the bias included, got "
                 f"{self.columns}: use fewer knots",
             )
-        _unique(self.vanishing, "node.vanishing")
+        check_unique(self.vanishing, "node.vanishing")
         _known(self.vanishing, ids, "node.vanishing")
 
     def _check_learning(self) -> None:
         _above(self.gate, "node.gate", at_most=LIMIT)
-        _within(self.lam, "node.lam", 0, LIMITS.number_max)
+        check_within(self.lam, "node.lam", 0, LIMITS.number_max)
         _above(self.rho, "node.rho")
         fault = stiffness_fault(self.lam, self.rho, self.gate)
         if fault:
@@ -219,18 +218,6 @@ class NodeConfig:
             foreign.check(f"foreign[{place}]", ids)
 
 
-def _check_name(value: object, key: str) -> None:
-    try:
-        check_id(value, key)
-    except WireError as error:
-        raise SettingError(key, str(error).removeprefix(f"{key} ")) from error
-
-
-def _within(value: float, key: str, low: float, high: float) -> None:
-    if not low <= value <= high:  # false for NaN, too
-        raise SettingError(key, f"must be from {low:g} to {high:g}, got {value}")
-
-
 def _whole(value: int, key: str, low: int, high: int) -> None:
     if not isinstance(value, int) or not low <= value <= high:
         raise SettingError(key, f"must be a whole number from {low} to {high}, got {value}")
@@ -240,16 +227,6 @@ def _above(value: float, key: str, at_most: float = math.inf) -> None:
     bound = "" if at_most == math.inf else f" and at most {at_most:g}"
     if not (LIMITS.positive_min <= value <= min(at_most, LIMITS.number_max)):
         raise SettingError(key, f"must be above 0{bound}, got {value}")
-
-
-def _unique(names: Iterable[str], key: str, what: str = "") -> None:
-    """The key of the second of two equal names, where it has a place of its own."""
-    seen: set[str] = set()
-    for place, name in enumerate(names):
-        if name in seen:
-            where = f"{key}[{place}].{what}" if what else key
-            raise SettingError(where, f"must differ from the others, got {name!r} twice")
-        seen.add(name)
 
 
 def _known(names: Iterable[str], ids: list[str], key: str) -> None:

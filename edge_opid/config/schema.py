@@ -19,12 +19,13 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from edge_opid.errors import ConfigError, SettingError, shown
+from edge_opid.errors import ConfigError, SettingError, WireError, shown
+from edge_opid.wire.ids import check_id
 from edge_opid.wire.limits import LIMITS
 
 DURATION_S_MAX = 36_525 * 86_400.0  # a century: as good as for ever, and exact in milliseconds
@@ -198,6 +199,30 @@ def _unknown(name: str, known: Any, what: str = "key") -> str:
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
     return f"is not a {what}; {hint}"
+
+
+def check_name(value: object, key: str) -> None:
+    """An id, as topics may hold it."""
+    try:
+        check_id(value, key)
+    except WireError as error:
+        raise SettingError(key, str(error).removeprefix(f"{key} ")) from error
+
+
+def check_within(value: float, key: str, low: float, high: float) -> None:
+    """A number from `low` to `high`."""
+    if not low <= value <= high:  # false for NaN, too
+        raise SettingError(key, f"must be from {low:g} to {high:g}, got {value}")
+
+
+def check_unique(names: Iterable[str], key: str, what: str = "") -> None:
+    """No name twice; the error has the key of the second one, where it has a place of its own."""
+    seen: set[str] = set()
+    for number, name in enumerate(names):
+        if name in seen:
+            where = f"{key}[{number}].{what}" if what else key
+            raise SettingError(where, f"must differ from the others, got {name!r} twice")
+        seen.add(name)
 
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]")

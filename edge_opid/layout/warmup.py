@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,7 @@ class WarmUp:
         self.names = tuple(sorted(names))
         if readings < 2 or first < 2:
             raise LayoutError(f"a warm-up needs 2 readings or more, got {readings} and {first}")
+        self._again = partial(WarmUp, readings=readings, knots=knots, first=first, gate=gate)
         self._raw = Layout(self.names, gate=gate)  # checks names, and later every reading
         self._knots = {
             name: knots if isinstance(knots, int) else knots.get(name, 1) for name in self.names
@@ -74,6 +76,16 @@ class WarmUp:
         self._due = len(self._labels) == self._due_at
         if self._due:
             self._due_at = min(2 * self._due_at, len(self._values))
+
+    def add_all(self, rows: Iterable[tuple[Mapping[str, float | None], Any]]) -> Self:
+        """Keep these readings with their labels, such as another's `rows()`; this warm-up."""
+        for values, label in rows:
+            self.add(values, label)
+        return self
+
+    def with_sensors(self, names: Iterable[str]) -> WarmUp:
+        """A warm-up of these sensors, too, which has kept the same readings."""
+        return self._again([*self.names, *(set(names) - set(self.names))]).add_all(self.rows())
 
     @property
     def full(self) -> bool:

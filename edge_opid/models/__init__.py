@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from edge_opid.models.landmark_kernel import KERNEL, CompactKernel
-from edge_opid.models.matrix import FOLDED, CompactModel, ModelError
+from edge_opid.models.matrix import MATRIX, CompactModel, ModelError
 from edge_opid.wire import Weights
 
 HeldModel = CompactModel | CompactKernel
 FORMS: dict[str, type[CompactModel] | type[CompactKernel]] = {
-    FOLDED: CompactModel,
+    MATRIX: CompactModel,
     KERNEL: CompactKernel,
 }
 
@@ -20,12 +20,12 @@ def model_from_weights(weights: Weights, version: int, width: int, classes: int)
     """What a gateway pushed, checked against a layout of `width` columns.
 
     >>> from edge_opid.wire import Matrix
-    >>> model_from_weights(Weights("folded", {"W": Matrix.of([[1.0, 2.0]])}), 3, 1, 2).version
+    >>> model_from_weights(Weights("matrix", {"W": Matrix.of([[1.0, 2.0]])}), 3, 1, 2).version
     3
     >>> model_from_weights(Weights("quantum", {}), 3, 1, 2)
     Traceback (most recent call last):
     ...
-    edge_opid.models.matrix.ModelError: weights must be of a form of ['folded', 'kernel'], got \
+    edge_opid.models.matrix.ModelError: weights must be of a form of ['kernel', 'matrix'], got \
 'quantum'
     """
     if weights.form not in FORMS:
@@ -35,5 +35,5 @@ def model_from_weights(weights: Weights, version: int, width: int, classes: int)
 
 
 def model_from_state(saved: Mapping[str, Any]) -> HeldModel:
-    """The model whose `state` was kept. A state that names no form is of a folded one."""
-    return FORMS[saved.get("form", FOLDED)].from_state(saved)
+    """The model whose `state` was kept. A state that names no form is of one matrix."""
+    return FORMS[saved.get("form", MATRIX)].from_state(saved)

@@ -56,7 +56,10 @@ class CompactKernel:
     >>> says = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
     >>> none, one = np.zeros(4, np.float32), np.ones(4, np.float32)
     >>> A, W_s = np.vstack([0 * says, says]), np.zeros((2, 2), np.float32)
-    >>> model = CompactKernel(7, W_s, np.array([0, 1]), none, one, corners, A, none[:2], 0, 0.5)
+    >>> model = CompactKernel(
+    ...     version=7, W_s=W_s, new=np.array([0, 1]), centre=none, scale=one, support=corners,
+    ...     A=A, bias=none[:2], kind=GAUSSIAN, size=0.5,
+    ... )
     >>> [int(model.scores(np.array(x, np.float32)).argmax()) for x in ([2, 1], [-1, 2])]
     [0, 1]
     """

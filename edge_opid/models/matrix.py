@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from edge_opid.errors import RefusedError
 from edge_opid.wire import Weights
 
-FOLDED = "folded"
-"""The form whose matrix W takes every column of the layout to every class, all parts folded in."""
+MATRIX = "matrix"
+"""The form whose one matrix W takes every column of the layout to every class."""
 
 WEIGHT_MAX = 1e30
 """With 160 columns, each as large as a learner takes (1e6), no score overflows in float32."""
@@ -66,9 +66,9 @@ class CompactModel:
     @classmethod
     def from_weights(cls, weights: Weights, version: int, width: int, classes: int) -> CompactModel:
         """The model a gateway pushed, for a layout of `width` columns."""
-        if weights.form != FOLDED or set(weights.matrices) != {"W"}:
+        if weights.form != MATRIX or set(weights.matrices) != {"W"}:
             got = f"{weights.form!r} with {sorted(weights.matrices)}"
-            raise ModelError("form", f"weights must be {FOLDED!r} with ['W'], got {got}")
+            raise ModelError("form", f"weights must be {MATRIX!r} with ['W'], got {got}")
         W = weights.matrices["W"].array().astype(np.float32)
         if W.shape != (width, classes):
             raise ModelError(

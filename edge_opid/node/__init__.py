@@ -1,9 +1,11 @@
 """What a node decides, without any I/O: messages and time in, actions out.
 
-Read in this order: `inputs` (what may change a node), `actions` (what it asks for), `intake` (which
-messages become inputs), `assembly` (values to instances), `recent` (labels that come late),
-`scoreboard` (who has been right), `slots` (pushed weights), `memories` (what was learned through
-some sensors), `local_models` and `silence` (the node's sensors), `orders` (what may be asked),
-`state` (how inputs change a node), `effects`, `serving` and `voice` (what the world hears of it),
-`debts` (what waits for a commit), `edge_node` (the whole). `confidence` serves `Classifier` so far.
+Start with `node` (the whole) and `state` (how inputs change it). Then, along the way of a reading:
+`foreign` and `rate_limit` (what may come in), `sequencing` and `sources` (each number once, in
+order), `journal_records` (what is written), `joining` (values to instances), `recent` (labels that
+come late), `local_models`, `memories` and `logistic` (what was learned), `pushed_models` and
+`trial` (what a gateway sends), `external_model` (a file to serve), `scoreboard` (who has been
+right), `effects` and `publications` (what the world hears), `uncommitted` (what waits for a
+commit). Beside it: `silence`, `warmup`, and `orders` (what a gateway may ask). `actions` is what a
+node asks of whoever runs it.
 """

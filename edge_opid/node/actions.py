@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Append(NamedTuple):
-    """Keep this record for the next commit: one accepted input (`inputs.pack`)."""
+    """Keep this record for the next commit: one accepted input (`journal_records`)."""
 
     record: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Make what was appended durable, then call `committed`; if that fails, `commit_failed`."""
+    """Make what was appended durable, then call `on_committed`, or else `on_commit_failed`."""
 
 
 class Publish(NamedTuple):
@@ -32,19 +32,15 @@ class Release(NamedTuple):
     token: object
 
 
-class Refused(NamedTuple):
-    """A delivery was refused for this reason, so many times by now: for the log."""
-
-    reason: str
-    topic: str
-    times: int
-
-
 class Warn(NamedTuple):
-    """Write a line to the log: something that whoever looks after the node should know."""
+    """Something that whoever looks after the node should know, for the so-manieth time.
+
+    Whoever runs the node writes it to the log, at its 1st, 2nd, 4th, 8th … time.
+    """
 
     event: str
+    times: int
     fields: Mapping[str, object]
 
 
-Action = Append | Commit | Publish | Release | Refused | Warn
+Action = Append | Commit | Publish | Release | Warn

@@ -20,8 +20,9 @@ import numpy as np
 
 from edge_opid.models.matrix import ModelError, NamedPredictor, Predictor
 from edge_opid.node.effects import Predicted
+from edge_opid.node.scoreboard import PredictorName
 
-NAME = "tflite"
+NAME = PredictorName.TFLITE
 """As predictions call it, and the first word of what is counted."""
 
 
@@ -39,7 +40,7 @@ class ExternalModel:
         self._predictor: Predictor | None = None
         self._misfit, self._failure = trouble, ""
 
-    def instead_of(self, made: Predicted, counts: Counter[str]) -> Predicted:
+    def predict_instead(self, made: Predicted, counts: Counter[str]) -> Predicted:
         """What the file says of the same instance; `made` itself where it does not fit."""
         predictor = self._arranged(made.columns, counts)
         if predictor is None or made.x is None:

@@ -35,7 +35,7 @@ class Instance(NamedTuple):
         return self.numbers[-1]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Open:
     """An instance that waits for more values. Every number brings a sensor, so both are bounded."""
 
@@ -58,13 +58,13 @@ class InstanceJoiner:
 
     It keeps at most as many values as one reading may have, and as many numbers.
 
-    >>> assembler = InstanceJoiner(window_ms=500)
+    >>> joiner = InstanceJoiner(window_ms=500)
     >>> alive = ["humidity", "temp"]
-    >>> assembler.add(0, 7, InstanceId("attic", 1, 1), {"temp": 21.5}, None, alive)
+    >>> joiner.add(0, 7, InstanceId("attic", 1, 1), {"temp": 21.5}, None, alive)
     []
-    >>> assembler.closes_at_ms()
+    >>> joiner.closes_at_ms()
     500
-    >>> [instance] = assembler.add(90, 9, InstanceId("b", 1, 1), {"humidity": 40.0}, "dry", alive)
+    >>> [instance] = joiner.add(90, 9, InstanceId("b", 1, 1), {"humidity": 40.0}, "dry", alive)
     >>> instance.values, instance.label, instance.number.source
     ({'temp': 21.5, 'humidity': 40.0}, 'dry', 'b')
     """
@@ -97,7 +97,7 @@ class InstanceJoiner:
         ):
             finished += self._finish()
         if self._open is None:
-            self._open = _Open(now_ms, time_ms)
+            self._open = _Open(opened_ms=now_ms, time_ms=time_ms)
         self._join(self._open, number, values, label)
         if not self._window_ms or self._open.values.keys() >= set(expected):
             finished += self._finish()
@@ -131,7 +131,7 @@ class InstanceJoiner:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], window_ms: int = 0) -> InstanceJoiner:
-        """The assembler that `state` describes. The window is configuration, not state.
+        """The joiner that `state` describes. The window is configuration, not state.
 
         >>> first = InstanceJoiner(window_ms=500)
         >>> first.add(0, 7, InstanceId("attic", 1, 1), {"temp": 21.5}, "dry", ["temp", "co2"])
@@ -140,12 +140,14 @@ class InstanceJoiner:
         >>> second.close(500) == first.close(500) != []
         True
         """
-        assembler = cls(window_ms)
+        joiner = cls(window_ms)
         if state["open"] is not None:
             opened_ms, time_ms, numbers, values, label = state["open"]
             ids = [InstanceId(*each) for each in numbers]
-            assembler._open = _Open(opened_ms, time_ms, ids, dict(values), label)
-        return assembler
+            joiner._open = _Open(
+                opened_ms=opened_ms, time_ms=time_ms, numbers=ids, values=dict(values), label=label
+            )
+        return joiner
 
     @staticmethod
     def _join(

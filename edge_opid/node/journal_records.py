@@ -1,11 +1,15 @@
-"""The inputs that change a node, and their bytes in the journal.
+"""What a node writes to its store: the inputs that change it, and snapshots of its whole state.
 
-A node's durable state is a fold over these and nothing else: `state.apply(input)` for each, in
+A node's durable state is a fold over its inputs and nothing else: `state.apply(input)` for each, in
 order, gives the same bits whenever it is done. So everything that depends on the clock, the network
-or chance is decided before, and what was decided is written down here with its time.
+or chance is decided before, and what was decided is written down here with its time. A snapshot is
+the state after some of them: plain values, and arrays to the bit.
 
-They are tuples, as much that is made for every reading: a frozen dataclass takes four times as long
-to be made, which for a reading was more than learning from it.
+Both carry `FORMAT`. What another format wrote is refused with a sentence, and nothing is changed.
+
+Inputs are tuples, as much that is made for every reading: a frozen dataclass takes four times as
+long to be made, which for a reading was more than learning from it. For the same reason they are
+built by position in the one place where a reading is accepted.
 """
 
 from __future__ import annotations
@@ -14,13 +18,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # ships no types
+import numpy as np
 
 from edge_opid.errors import RefusedError
 from edge_opid.wire import InstanceId
 
+FORMAT = 2
+"""Of records and snapshots alike: raise it when either changes. See docs/decisions/0020."""
+ARRAY = 1  # the only extension type, and only in files this node wrote itself
+
 
 class JournalError(RefusedError, ValueError):
-    """A record of the journal is not one of ours: another version wrote it."""
+    """A record or a snapshot is not one of ours: another version wrote it."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("journal", sentence)
@@ -73,17 +82,18 @@ class Ordered(NamedTuple):
 
 Input = Accepted | Labelled | Closed | Silenced | Ordered
 KINDS: tuple[type[Input], ...] = (Accepted, Labelled, Closed, Silenced, Ordered)
-"""The number of a kind in the journal is its place here: append, never reorder."""
+"""A record begins with 16 × `FORMAT` + the place of its kind here: append, never reorder."""
+_NUMBERS = {kind: 16 * FORMAT + place for place, kind in enumerate(KINDS)}
 
 
-def pack(change: Input) -> bytes:
+def pack_record(change: Input) -> bytes:
     """The record of an input.
 
-    >>> record = pack(Accepted(5, "attic", 1, 2, 4, {"t": 21.5}, None))
-    >>> unpack(record)
+    >>> record = pack_record(Accepted(5, "attic", 1, 2, 4, {"t": 21.5}, None))
+    >>> unpack_record(record)
     Accepted(now_ms=5, source='attic', boot=1, seq=2, time_ms=4, values={'t': 21.5}, label=None)
     """
-    return bytes(msgpack.packb([KINDS.index(type(change)), *change], default=_plain))
+    return bytes(msgpack.packb([_NUMBERS[type(change)], *change], default=_plain))
 
 
 def _plain(value: Any) -> Any:
@@ -93,18 +103,72 @@ def _plain(value: Any) -> Any:
     return dict(value)
 
 
-def unpack(record: bytes) -> Input:
-    """The input that `pack` wrote down."""
+def unpack_record(record: bytes) -> Input:
+    """The input that `pack_record` wrote down."""
     try:
         number, *values = msgpack.unpackb(record)
-        kind = KINDS[number]
+        written, place = divmod(number, 16)
+        _check_format("journal record", written or 1)  # in the first format it was the place alone
+        kind = KINDS[place]
         if kind is Labelled and values[2] is not None:
             values[2] = InstanceId(*values[2])
         if kind is Silenced:
             values[1] = tuple(values[1])
         change: Input = kind(*values)
         return change
+    except JournalError:
+        raise
     except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
         raise JournalError(
             f"a journal record of {len(record)} bytes cannot be read: {error}"
         ) from error
+
+
+def _check_format(what: str, written: int) -> None:
+    """Say who wrote it, and what to do: to guess at another format would spoil the state."""
+    if written == FORMAT:
+        return
+    age = "an older" if written < FORMAT else "a newer"
+    raise JournalError(
+        f"a {what} was written by {age} edge-opid (format {written}, this one reads {FORMAT}): run "
+        "that version on this state, or move the state away to begin anew; nothing was changed"
+    )
+
+
+def pack_state(state: dict[str, Any]) -> bytes:
+    """The bytes of a state made of maps, lists, numbers, text, bytes and arrays."""
+    return bytes(msgpack.packb({"format": FORMAT, "state": state}, default=_array))
+
+
+def unpack_state(data: bytes) -> dict[str, Any]:
+    """What `pack_state` was given.
+
+    >>> unpack_state(pack_state({"v": np.arange(3.0)}))
+    {'v': array([0., 1., 2.])}
+    """
+    try:
+        saved = msgpack.unpackb(data, ext_hook=_restored, strict_map_key=False)
+        written, state = saved["format"], saved["state"]
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise JournalError(f"a snapshot of {len(data)} bytes cannot be read: {error}") from error
+    _check_format("snapshot", written)
+    restored: dict[str, Any] = state
+    return restored
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        kind = value.dtype.newbyteorder("<")
+        header = [kind.str, list(value.shape), value.astype(kind).tobytes()]
+        return msgpack.ExtType(ARRAY, msgpack.packb(header))
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in a state")
+
+
+def _restored(code: int, data: bytes) -> Any:
+    if code != ARRAY:
+        raise JournalError(f"extension type {code} in a snapshot: only {ARRAY} is ours")
+    kind, shape, content = msgpack.unpackb(data)
+    array = np.frombuffer(content, kind).reshape(shape)
+    return array.astype(array.dtype.newbyteorder("="))

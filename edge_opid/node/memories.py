@@ -25,7 +25,7 @@ from edge_opid.layout import Change, Layout
 from edge_opid.learner import WoodburyLearner
 from edge_opid.models.matrix import CompactModel
 from edge_opid.node.logistic import LogisticMemory, Straight
-from edge_opid.node.scoreboard import Blend
+from edge_opid.node.scoreboard import Blend, PredictorName
 
 Columns = NDArray[np.float32]
 SHORT_MEMORY = 0.99  # β of the learner that forgets: a hundred readings
@@ -91,31 +91,31 @@ class Memories:
 
     # -- predicting and learning ---------------------------------------------------------------
 
-    def scores(self, x: Columns) -> dict[str, Columns]:
+    def scores(self, x: Columns) -> dict[PredictorName, Columns]:
         """What the learners, and the bridge where there is one, say: together (own), and each."""
         found = {
-            "long": self.learner.predict_one(x),
-            "lately": self.lately.predict_one(x),
-            "logistic": self.logistic.scores(self._straight(x)).astype(np.float32),
+            PredictorName.LONG: self.learner.predict_one(x),
+            PredictorName.LATELY: self.lately.predict_one(x),
+            PredictorName.LOGISTIC: self.logistic.scores(self._straight(x)).astype(np.float32),
         }
         if self.bridge is not None:
-            found["bridge"] = self.bridge.scores(x)
-        return {"own": self.blend.of(found), **found}
+            found[PredictorName.BRIDGE] = self.bridge.scores(x)
+        return {PredictorName.OWN: self.blend.of(found), **found}
 
     def own(self, x: Columns) -> Columns:
         """What they say together."""
-        return self.scores(x)["own"]
+        return self.scores(x)[PredictorName.OWN]
 
-    def score_then_learn(self, x: Columns, label: int) -> dict[str, NDArray[Any]]:
+    def score_then_learn(self, x: Columns, label: int) -> dict[PredictorName, NDArray[Any]]:
         """One labelled instance, for all memories, and what each had said of it before."""
         # What they say before they learn costs nothing: the step computes it anyway.
-        found: dict[str, NDArray[Any]] = {
-            "long": self.learner.score_then_learn(x, label)[0],
-            "lately": self.lately.score_then_learn(x, label)[0],
-            "logistic": self.logistic.score_then_learn(self._straight(x), label),
+        found: dict[PredictorName, NDArray[Any]] = {
+            PredictorName.LONG: self.learner.score_then_learn(x, label)[0],
+            PredictorName.LATELY: self.lately.score_then_learn(x, label)[0],
+            PredictorName.LOGISTIC: self.logistic.score_then_learn(self._straight(x), label),
         }
         if self.bridge is not None:
-            found["bridge"] = self.bridge.scores(x)
+            found[PredictorName.BRIDGE] = self.bridge.scores(x)
         return found
 
     def learn(self, x: Columns, label: int) -> None:
@@ -135,7 +135,7 @@ class Memories:
         if first:
             self._inherited = self.learner.evidence
 
-    def welcome(self, sensors: Iterable[str]) -> None:
+    def take_back(self, sensors: Iterable[str]) -> None:
         """Take silent sensors back."""
         self.silent = tuple(sensor for sensor in self.silent if sensor not in set(sensors))
         target = self._without_silent()
@@ -165,7 +165,7 @@ class Memories:
     ) -> None:
         change = self.layout.change_to(target, replaces)
         self.bridge = CompactModel(0, bridging(self.learner, change))
-        self.blend.forget("bridge")
+        self.blend.forget(PredictorName.BRIDGE)
         self.learner = change.follow(self.learner, carry)
         self.lately = change.follow(self.lately)
         self._settle(target)
@@ -174,7 +174,7 @@ class Memories:
         """What is known without these sensors, to predict with; nothing here changes."""
         target = self.layout.retire(*map(self.role, sensors))
         change = self.layout.change_to(target)
-        learners = {"long": self.learner, "lately": self.lately}
+        learners = {PredictorName.LONG: self.learner, PredictorName.LATELY: self.lately}
         solved = {n: CompactModel(0, change.follow(k).weights()[0]) for n, k in learners.items()}
         return Survivors(target, solved, self.blend)
 
@@ -234,11 +234,10 @@ class Memories:
         self._settle(Layout.from_dict(saved["layout"]))
         self.learner = WoodburyLearner.from_state(saved["learner"])
         self.lately = WoodburyLearner.from_state(saved["lately"])
-        if "logistic" in saved:  # older snapshots have none: it starts anew
-            self.logistic = LogisticMemory.from_state(saved["logistic"])
+        self.logistic = LogisticMemory.from_state(saved["logistic"])
         self.silent = tuple(saved["silent"])
         self.bridge = CompactModel.from_state(saved["bridge"]) if saved["bridge"] else None
-        self.blend = Blend.from_state(saved.get("blend", {}))  # older snapshots have none
+        self.blend = Blend.from_state(saved["blend"])
         if saved["parked"]:
             layout, learner = saved["parked"]
             self._parked = Layout.from_dict(layout), WoodburyLearner.from_state(learner)
@@ -254,7 +253,7 @@ class Survivors:
     """
 
     layout: Layout
-    models: Mapping[str, CompactModel]
+    models: Mapping[PredictorName, CompactModel]
     blend: Blend
 
     def own(self, x: Columns) -> Columns:

@@ -26,7 +26,7 @@ class OrderError(RefusedError, ValueError):
     """A document that was refused: `reason` is a word to count by."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What a node holds when a document arrives."""
 

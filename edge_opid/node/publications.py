@@ -1,6 +1,7 @@
-"""What the world hears from a node: topics and payloads for what happened.
+"""What a node publishes: topics and payloads for what happened, and reports to its gateway.
 
-What a gateway hears from a node unasked: what it is, and now and then what it knows.
+`Publications` puts effects into messages. `GatewayReports` decides what a gateway is told without
+having asked: what the node is, and now and then what it knows.
 
 A gateway may be new, or may have lost its database; a node cannot tell. So it introduces itself at
 every connection, and goes on with every periodic status until a gateway's order shows that it is
@@ -17,7 +18,6 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from edge_opid.config.node import NodeConfig
-from edge_opid.log import worth_a_line
 from edge_opid.node.actions import Action, Publish, Warn
 from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
 from edge_opid.node.state import NodeState
@@ -35,6 +35,9 @@ from edge_opid.wire import (
     to_json,
 )
 
+COMPLAINT_SHOWN_MS = 3_600_000
+"""How long a status shows what went wrong once: long enough to be seen, not for good."""
+
 
 def short_line(text: str) -> str:
     r"""As much of a text as a status may carry: one printable line.
@@ -51,24 +54,18 @@ class Publications:
 
     def __init__(self, config: NodeConfig, counts: Counter[str]) -> None:
         self._config, self._counts = config, counts
-        self.complaints: deque[str] = deque(maxlen=4)  # what should not have happened
-        self.news: deque[tuple[str, str]] = deque(maxlen=16)  # the same and more, for the log
+        self._complaints: deque[tuple[int, str]] = deque(maxlen=4)  # since when, and what
         topics = NodeTopics(config.site, config.node)
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
 
-    def of(self, effect: Effect, layout_version: int) -> list[Action]:
-        """Tell of an effect."""
+    def publish(self, effect: Effect, layout_version: int, now_ms: int) -> list[Action]:
+        """What is to be sent, logged or only counted of an effect."""
         match effect:
-            case Noted(reason, sentence, line):
-                self._counts[reason] += 1
-                if sentence:
-                    self.complaints.append(sentence)
-                if sentence or line:
-                    self.news.append((reason, sentence or line))
-                return []
+            case Noted():
+                return self._note(effect, now_ms)
             case Forgotten(source):
-                return self.warn("source-forgotten", source=source)
+                return [self.warn("source-forgotten", source=source)]
             case Predicted():
                 self._counts["predictions"] += 1
                 payload = self._prediction(effect, layout_version)
@@ -79,12 +76,32 @@ class Publications:
                 self._counts[effect.kind] += 1
                 return [Publish(self._topics[Channel.EVENT], encode(effect))]
 
-    def warn(self, reason: str, **fields: object) -> list[Action]:
-        """Count it, and write it to the log at its 1st, 2nd, 4th, 8th … time."""
+    def _note(self, noted: Noted, now_ms: int) -> list[Action]:
+        if noted.sentence:
+            return self.complain(noted.reason, noted.sentence, now_ms)
+        if noted.log:
+            return [self.warn(noted.reason, why=noted.log)]
+        self._counts[noted.reason] += 1
+        return []
+
+    def warn(self, reason: str, **fields: object) -> Warn:
+        """Count it, and have it logged."""
         self._counts[reason] += 1
-        count = self._counts[reason]
-        event = reason.replace("-", " ")
-        return [Warn(event, {**fields, "count": count})] if worth_a_line(count) else []
+        return Warn(reason.replace("-", " "), self._counts[reason], fields)
+
+    def refuse(self, reason: str, topic: str) -> Warn:
+        """Count a message that changes nothing, and have it logged."""
+        self._counts[reason] += 1
+        return Warn("message refused", self._counts[reason], {"reason": reason, "topic": topic})
+
+    def complain(self, reason: str, sentence: str, now_ms: int) -> list[Action]:
+        """What should not have happened is logged, and shown in the status for an hour."""
+        self._complaints.append((now_ms, sentence))
+        return [self.warn(reason, why=sentence)]
+
+    def complaints(self, now_ms: int) -> list[str]:
+        """What should not have happened in the last hour; the last few of it."""
+        return [said for at_ms, said in self._complaints if now_ms - at_ms < COMPLAINT_SHOWN_MS]
 
     def silent(self, sensor: str, now_ms: int, heard_ms: int) -> Publish:
         """Say once more that a sensor is silent: the gateway may have missed it."""
@@ -112,7 +129,7 @@ class Publications:
             scores=scores,
             model_version=made.model_version,
             layout_version=layout_version,
-            predictor=made.predictor,
+            predictor=made.predictor.value,
         )
         as_json = self._config.prediction_format == "json"
         return to_json(prediction) if as_json else encode(prediction)
@@ -139,39 +156,41 @@ class GatewayReports:
     """What has been said in this life of the process, and so what is to be said next."""
 
     def __init__(self) -> None:
-        self._reachable = True  # until `disconnected`: without a broker it would only fill a queue
+        self._reachable = (
+            True  # until `on_disconnected`: without a broker it would only fill a queue
+        )
         self._known = False
         self._uploaded = 0  # readings behind the last summary
 
-    def known(self) -> None:
+    def on_order(self) -> None:
         """A valid order has arrived, new or obeyed already: its gateway knows this node."""
         self._known = True
 
-    def connected(self, state: NodeState) -> list[Effect]:
+    def on_connected(self, state: NodeState) -> list[Effect]:
         """A new connection: whoever listens now may not have listened before."""
         self._reachable = True
-        return [] if state.warming else [introduced(state)]
+        return [] if state.warmup else [introduced(state)]
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """Nobody hears us."""
         self._reachable = False
 
-    def changed(
-        self, effects: Iterable[Effect], state: NodeState, *, was_warming: bool
+    def on_input(
+        self, effects: Iterable[Effect], state: NodeState, *, was_warming_up: bool
     ) -> list[Effect]:
         """After an input: what an order made the node upload counts, and a warm-up may be over."""
         if any(isinstance(effect, SummaryMessage) for effect in effects):
             self._uploaded = state.local_models.learner.readings  # those carried over, or none
-        return [introduced(state)] if was_warming and not state.warming else []
+        return [introduced(state)] if was_warming_up and not state.warmup else []
 
-    def periodic(self, state: NodeState) -> list[Effect]:
+    def take_due(self, state: NodeState) -> list[Effect]:
         """What goes with a periodic status."""
-        if state.warming or not self._reachable:
+        if state.warmup or not self._reachable:
             return []
         introduction = [] if self._known else [introduced(state)]
-        return [*introduction, *self._doubled(state)]
+        return [*introduction, *self._take_doubled(state)]
 
-    def _doubled(self, state: NodeState) -> list[Effect]:
+    def _take_doubled(self, state: NodeState) -> list[Effect]:
         """The doubling rule: a summary when the learner has read twice what the last one knew.
 
         What a pool lacks of this node is then never more than what it has, and the uploads grow

@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 
 from edge_opid.models import HeldModel, model_from_state
 from edge_opid.models.matrix import CompactModel
-from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.scoreboard import PredictorName, Scoreboard
 
-CURRENT, PREVIOUS = "model", "previous"
+CURRENT, PREVIOUS = PredictorName.MODEL, PredictorName.PREVIOUS
 
 
 class PushedModels:
     """Weights for the full layout. A new model is on trial beside the one it replaced."""
 
     def __init__(self) -> None:
-        self._models: dict[str, HeldModel] = {}
+        self._models: dict[PredictorName, HeldModel] = {}
 
     def __bool__(self) -> bool:
         return bool(self._models)
 
-    def version(self, slot: str = CURRENT) -> int:
+    def version(self, slot: PredictorName = CURRENT) -> int:
         """The version in a slot; 0 for the node's own predictors, and where there is none."""
         return self._models[slot].version if slot in self._models else 0
 
-    def scores(self, x: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    def scores(self, x: NDArray[np.float32]) -> dict[PredictorName, NDArray[np.float32]]:
         """What each says of these columns."""
         return {slot: model.scores(x) for slot, model in self._models.items()}
 
@@ -45,15 +45,15 @@ class PushedModels:
         """The new one is in use; the old one keeps its record."""
         if CURRENT in self._models:
             self._models[PREVIOUS] = self._models[CURRENT]
-            board.replaced(PREVIOUS, by=CURRENT)
+            board.move(CURRENT, to=PREVIOUS)
         self._models[CURRENT] = model
 
-    def fell_back(self, board: Scoreboard) -> bool:
+    def fall_back(self, board: Scoreboard) -> bool:
         """Take the old model back if the new one does markedly worse over its first labels."""
-        if PREVIOUS not in self._models or not board.worse(CURRENT, PREVIOUS):
+        if PREVIOUS not in self._models or not board.is_worse(CURRENT, PREVIOUS):
             return False
         self._models = {CURRENT: self._models[PREVIOUS]}
-        board.replaced(CURRENT, by=PREVIOUS)
+        board.move(PREVIOUS, to=CURRENT)
         return True
 
     def clear(self, board: Scoreboard) -> None:
@@ -69,6 +69,7 @@ class PushedModels:
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> PushedModels:
         """The slots that `state` described."""
-        slots = cls()
-        slots._models = {slot: model_from_state(model) for slot, model in saved.items()}
-        return slots
+        mine = cls()
+        for slot, model in saved.items():
+            mine._models[PredictorName(slot)] = model_from_state(model)
+        return mine

@@ -22,12 +22,13 @@ from struct import pack, unpack
 from typing import Any
 
 from edge_opid.errors import Refusal
+from edge_opid.node.scoreboard import PredictorName
 from edge_opid.wire import InstanceId
 
 SIZE = 256  # four minutes at one instance a second
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Entry:
     """One instance, what each predictor said of it, and whether its label was learned.
 
@@ -39,7 +40,7 @@ class Entry:
     numbers: tuple[InstanceId, ...]
     sensors: tuple[str, ...]
     readings: array[float]  # float64, one for each of `sensors`: replay needs the same bits
-    guesses: dict[str, int]  # predictor → index of the class
+    guesses: dict[PredictorName, int]  # predictor → index of the class
     learned: bool = False
     layout_version: int = 0
 
@@ -49,14 +50,22 @@ class Entry:
         time_ms: int,
         numbers: tuple[InstanceId, ...],
         values: Mapping[str, float],
-        guesses: Mapping[str, int],
+        guesses: Mapping[PredictorName, int],
         learned: bool = False,
         layout_version: int = 0,
     ) -> Entry:
         """An entry from values by sensor."""
         packed = array("d", values.values())
         ids, sensors = tuple(numbers), tuple(values)
-        return cls(time_ms, ids, sensors, packed, dict(guesses), learned, layout_version)
+        return cls(
+            time_ms=time_ms,
+            numbers=ids,
+            sensors=sensors,
+            readings=packed,
+            guesses=dict(guesses),
+            learned=learned,
+            layout_version=layout_version,
+        )
 
     @property
     def values(self) -> dict[str, float]:
@@ -69,10 +78,10 @@ class Recent:
 
     >>> recent = Recent(size=2)
     >>> first = InstanceId("attic", 1, 1)
-    >>> recent.remember(Entry.of(1_000, (first,), {"temp": 21.5}, {"own": 0}))
+    >>> recent.remember(Entry.of(1_000, (first,), {"temp": 21.5}, {PredictorName.OWN: 0}))
     >>> entry = recent.claim(first)
     >>> entry.values, entry.guesses
-    ({'temp': 21.5}, {'own': 0})
+    ({'temp': 21.5}, {<PredictorName.OWN: 'own'>: 0})
     >>> print(recent.claim(first).reason)  # its label has been learned
     already-labelled
     >>> print(recent.claim(time_ms=5_000, tolerance_ms=500))
@@ -174,10 +183,21 @@ class Recent:
         """
         recent = cls(size)
         layouts = [tuple(each) for each in state["sensors"]]
-        for time_ms, numbers, place, data, guesses, *rest in state["entries"]:
+        for time_ms, numbers, place, data, guesses, learned, layout_version in state["entries"]:
             ids = tuple(InstanceId(*each) for each in numbers)
             readings = array("d", unpack(f"<{len(layouts[place])}d", data))
-            recent.remember(Entry(time_ms, ids, layouts[place], readings, dict(guesses), *rest))
+            said = {PredictorName(name): guess for name, guess in guesses.items()}
+            recent.remember(
+                Entry(
+                    time_ms=time_ms,
+                    numbers=ids,
+                    sensors=layouts[place],
+                    readings=readings,
+                    guesses=said,
+                    learned=learned,
+                    layout_version=layout_version,
+                )
+            )
         return recent
 
 

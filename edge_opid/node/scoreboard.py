@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -21,51 +22,77 @@ FADING = 0.95  # what an error counts for after each new one: twenty instances
 SQUARINGS = 2  # a predictor with twice the error of the best has the weight (1/2)⁴
 
 
+class PredictorName(StrEnum):
+    """Who may answer, as predictions, statuses and snapshots spell it."""
+
+    MODEL = "model"  # the weights that a gateway pushed last
+    OWN = "own"  # the node's memories together
+    LATELY = "lately"  # the ridge learner that forgets
+    BRIDGE = "bridge"  # W^(s), from a change until the memories have caught up
+    PREVIOUS = "previous"  # the pushed weights before the last
+    FREQUENT = "frequent"  # the most frequent class
+    LONG = "long"  # the ridge learner that remembers everything
+    LOGISTIC = "logistic"  # the memory that takes small steps
+    TFLITE = "tflite"  # a file from outside
+
+
+PREFERENCE = (
+    PredictorName.MODEL,
+    PredictorName.OWN,
+    PredictorName.LATELY,
+    PredictorName.BRIDGE,
+    PredictorName.PREVIOUS,
+    PredictorName.FREQUENT,
+)
+"""Those that may be served; between equals, the earlier one is."""
+
+
 class Scoreboard:
     """The recent accuracy of each predictor, by name.
 
     A record is a number whose bits are the last hundred instances, the latest lowest: counting
     and comparing are then one operation each, for every reading of a node.
 
+    >>> own, bridge, model = PredictorName.OWN, PredictorName.BRIDGE, PredictorName.MODEL
     >>> board = Scoreboard()
     >>> for truth in (0, 1, 1, 1, 1, 1, 1, 1, 1):
-    ...     board.record({"own": 1, "bridge": 0}, truth)
-    >>> board.served(["bridge", "own"])
-    'own'
-    >>> board.record({"own": 1, "bridge": 0, "model": 1}, 1)
-    >>> board.served(["model", "bridge", "own"])  # new, and nothing against it yet
-    'model'
+    ...     board.record({own: 1, bridge: 0}, truth)
+    >>> print(board.best([bridge, own]))
+    own
+    >>> board.record({own: 1, bridge: 0, model: 1}, 1)
+    >>> print(board.best([model, bridge, own]))  # new, and nothing against it yet
+    model
     """
 
     def __init__(self) -> None:
-        self._recent: dict[str, int] = {}
-        self._seen: dict[str, int] = {}
+        self._recent: dict[PredictorName, int] = {}
+        self._seen: dict[PredictorName, int] = {}
 
-    def record(self, guesses: Mapping[str, int], truth: int) -> None:
+    def record(self, guesses: Mapping[PredictorName, int], truth: int) -> None:
         """One labelled instance."""
         for name, guess in guesses.items():
             before = self._recent.get(name, 0)
             self._recent[name] = (before << 1 | (guess == truth)) & ALL
             self._seen[name] = min(WINDOW, self.seen(name) + 1)
 
-    def seen(self, name: str) -> int:
+    def seen(self, name: PredictorName) -> int:
         """Labelled instances in the window of this predictor."""
         return self._seen.get(name, 0)
 
-    def accuracy(self, name: str) -> float | None:
+    def accuracy(self, name: PredictorName) -> float | None:
         """The share of recent instances this predictor had right; None without any."""
         seen = self.seen(name)
         return self._recent[name].bit_count() / seen if seen else None
 
-    def accuracies(self) -> dict[str, float]:
+    def accuracies(self) -> dict[PredictorName, float]:
         """Every predictor's recent accuracy."""
         return {name: bits.bit_count() / self._seen[name] for name, bits in self._recent.items()}
 
-    def _latest(self, name: str, n: int) -> int:
+    def _latest(self, name: PredictorName, n: int) -> int:
         """The bits of the last n instances."""
         return self._recent.get(name, 0) & ((1 << n) - 1)
 
-    def served(self, available: Iterable[str]) -> str:
+    def best(self, available: Iterable[PredictorName]) -> PredictorName:
         """The first named, unless another one has been right where it was wrong, and often enough.
 
         Two predictors are compared on the instances that both have seen lately and only one had
@@ -76,29 +103,29 @@ class Scoreboard:
         names = list(available)
         best = names[0]
         for name in names[1:]:
-            if self.ahead(name, best):
+            if self.is_ahead(name, best):
                 best = name
         return best
 
-    def ahead(self, name: str, of: str) -> bool:
+    def is_ahead(self, name: PredictorName, of: PredictorName) -> bool:
         """Whether `name` was right where `of` was wrong, surely more often than by chance."""
         n = min(self.seen(name), self.seen(of))
         mine, theirs = self._latest(name, n), self._latest(of, n)
         won, lost = (mine & ~theirs).bit_count(), (theirs & ~mine).bit_count()
         return won - lost > DOUBT * math.sqrt(won + lost)
 
-    def replaced(self, name: str, by: str) -> None:
-        """`name` takes the place and the record of `by`, which starts anew."""
-        self.forget(name)
-        if by in self._recent:
-            self._recent[name], self._seen[name] = self._recent.pop(by), self._seen.pop(by)
+    def move(self, name: PredictorName, to: PredictorName) -> None:
+        """Give the record of `name` to another one in the place of its own; `name` starts anew."""
+        self.forget(to)
+        if name in self._recent:
+            self._recent[to], self._seen[to] = self._recent.pop(name), self._seen.pop(name)
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: PredictorName) -> None:
         """A predictor is gone, or is another one from now on."""
         self._recent.pop(name, None)
         self._seen.pop(name, None)
 
-    def worse(self, new: str, old: str) -> bool:
+    def is_worse(self, new: PredictorName, old: PredictorName) -> bool:
         """Whether `new` does markedly worse than `old` over its first labelled instances.
 
         Judged on as many of the old one's latest instances as the new one has seen, once that
@@ -112,15 +139,16 @@ class Scoreboard:
         spread = mine * (1 - mine) / n + theirs * (1 - theirs) / m
         return theirs - mine > DOUBT * math.sqrt(spread) and theirs > mine
 
-    def carry(self, own: str = "long", lately: str = "lately") -> float:
+    def carry(self) -> float:
         """κ: how much of what was learned a learner for the next layout should start from.
 
         All of it while the long memory has been at least as right as the short one. Where
         forgetting has paid, the stream drifts and the old statistics are in the way: two standard
         errors to the short memory's favour, and nothing is carried but the weights.
         """
-        mine, theirs = self.accuracy(own), self.accuracy(lately)
-        n = min(self.seen(own), self.seen(lately))
+        long, lately = PredictorName.LONG, PredictorName.LATELY
+        mine, theirs = self.accuracy(long), self.accuracy(lately)
+        n = min(self.seen(long), self.seen(lately))
         if mine is None or theirs is None or n < TRIAL:
             return 1.0
         error = math.sqrt(max(mine * (1 - mine) + theirs * (1 - theirs), 2 / WINDOW) / n)
@@ -139,7 +167,7 @@ class Scoreboard:
         board = cls()
         for name, window in saved.items():
             for right in window:
-                board.record({name: 1}, int(right))
+                board.record({PredictorName(name): 1}, int(right))
         return board
 
 
@@ -152,7 +180,8 @@ class Blend:
     learner that lags behind soon counts for nothing.
 
     >>> blend = Blend()
-    >>> scores = {"long": np.array([0.2, 0.8]), "lately": np.array([0.6, 0.4])}
+    >>> long, lately = PredictorName.LONG, PredictorName.LATELY
+    >>> scores = {long: np.array([0.2, 0.8]), lately: np.array([0.6, 0.4])}
     >>> print(blend.of(scores).round(3))  # no record yet: the mean
     [0.4 0.6]
     >>> blend.record(scores, 1)
@@ -161,10 +190,10 @@ class Blend:
     """
 
     def __init__(self) -> None:
-        self._errors: dict[str, tuple[float, float]] = {}
+        self._errors: dict[PredictorName, tuple[float, float]] = {}
         """Faded sums: squared errors, and how many."""
 
-    def record(self, scores: Mapping[str, NDArray[Any]], truth: int) -> None:
+    def record(self, scores: Mapping[PredictorName, NDArray[Any]], truth: int) -> None:
         """What each said of an instance, now that its class is known."""
         for name, said in scores.items():
             # fsum rounds once, in whatever order: the state is the same bits on every CPU.
@@ -172,7 +201,7 @@ class Blend:
             total, count = self._errors.get(name, (0.0, 0.0))
             self._errors[name] = (FADING * total + off, FADING * count + 1)
 
-    def of(self, scores: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    def of(self, scores: Mapping[PredictorName, NDArray[Any]]) -> NDArray[np.float32]:
         """The weighted mean; one without a record counts as much as the best."""
         means = {n: self._errors[n][0] / self._errors[n][1] for n in scores if n in self._errors}
         best = max(min(means.values(), default=1.0), 1e-9)
@@ -185,7 +214,7 @@ class Blend:
             blended += weight * said
         return (blended / total).astype(np.float32)
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: PredictorName) -> None:
         """A predictor is another one from now on."""
         self._errors.pop(name, None)
 
@@ -198,5 +227,5 @@ class Blend:
         """The blend that `state` described."""
         blend = cls()
         for name, (total, count) in saved.items():
-            blend._errors[name] = (total, count)
+            blend._errors[PredictorName(name)] = (total, count)
         return blend

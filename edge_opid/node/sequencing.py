@@ -37,7 +37,7 @@ TOO_MANY = "too-many-sources"
 Numbers = Mapping[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SequencingLimits:
     """How much waits, and how long. Times in ms of the node's clock."""
 
@@ -80,7 +80,7 @@ class Held:
 Verdict = Take | Duplicate | Held | Refusal  # refused: the sender has to bring it again
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Gap:
     """What waits behind a missing number, and how often the sender was asked for it."""
 
@@ -101,19 +101,19 @@ class Sequencer:
     ever acknowledged; without it, everything applied counts as committed.
 
     >>> register = SourceRegister()
-    >>> register.accepted("attic", boot=1, seq=4)
-    >>> intake = Sequencer(register)
+    >>> register.record("attic", boot=1, seq=4)
+    >>> sequencer = Sequencer(register)
     >>> def reading(seq, boot=1):
     ...     return Reading(boot, seq, time_ms=0, values={"t": 21.5})
-    >>> intake.offer("attic", reading(4), now_ms=0)
+    >>> sequencer.offer("attic", reading(4), now_ms=0)
     Duplicate(boot=1, seq=4, newest=0)
-    >>> intake.offer("attic", reading(1, boot=0), now_ms=0)  # a new card, before it knew the time
+    >>> sequencer.offer("attic", reading(1, boot=0), now_ms=0)  # a new card without a clock
     Duplicate(boot=0, seq=0, newest=1)
-    >>> intake.offer("attic", reading(6), now_ms=0)
+    >>> sequencer.offer("attic", reading(6), now_ms=0)
     Held()
-    >>> intake.due(now_ms=2_000)  # publish Ack(1, 4) to attic: please send again from 5 on
+    >>> sequencer.take_requests(now_ms=2_000)  # Ack(1, 4) to attic: send again from 5 on
     [('attic', 1, 4)]
-    >>> [each.seq for each in intake.offer("attic", reading(5), now_ms=2_100).readings]
+    >>> [each.seq for each in sequencer.offer("attic", reading(5), now_ms=2_100).readings]
     [5, 6]
     """
 
@@ -148,7 +148,7 @@ class Sequencer:
             return Take((reading, *self._drain(source, reading.boot, next_seq + 1)))
         return self._too_early(source, reading, next_seq)
 
-    def due(self, now_ms: int) -> list[tuple[str, int, int]]:
+    def take_requests(self, now_ms: int) -> list[tuple[str, int, int]]:
         """The acknowledgements (source, boot, seq) to publish again now, as requests to resend."""
         self._tell_time(now_ms)
         requests: list[tuple[str, int, int]] = []
@@ -218,7 +218,9 @@ class Sequencer:
         gap = self._gaps.get(source)
         if gap is not None and (gap.boot < boot or self._closed(source, gap)):
             self._forget(source)
-        gap = self._gaps.pop(source, None) or _Gap(boot, self._time + self._limits.ask_after_ms)
+        gap = self._gaps.pop(source, None) or _Gap(
+            boot=boot, ask_at=self._time + self._limits.ask_after_ms
+        )
         self._gaps[source] = gap
         return gap
 

@@ -19,7 +19,7 @@ class SilenceDetector:
         """What nobody was found overdue under: until it changes, nobody is."""
         self._news = 0
 
-    def heard(self, sensors: Iterable[str], now_ms: int) -> None:
+    def hear(self, sensors: Iterable[str], now_ms: int) -> None:
         """These sensors have spoken."""
         self._news += 1
         self.last.update(dict.fromkeys(sensors, now_ms))
@@ -76,6 +76,6 @@ class SilenceDetector:
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> SilenceDetector:
         """What `state` described."""
-        hearing = cls()
-        hearing.last, hearing._arrived = dict(saved["last"]), dict(saved["arrived"])
-        return hearing
+        mine = cls()
+        mine.last, mine._arrived = dict(saved["last"]), dict(saved["arrived"])
+        return mine

@@ -30,8 +30,8 @@ class SourceRegister:
     """The numbers of every source: part of the state, moved by nothing but accepted readings.
 
     >>> register = SourceRegister()
-    >>> register.accepted("attic", boot=7, seq=12)
-    >>> register.accepted("attic", boot=9, seq=1)
+    >>> register.record("attic", boot=7, seq=12)
+    >>> register.record("attic", boot=9, seq=1)
     >>> register.expected
     {'attic': (9, 2)}
     >>> [register.last_of("attic", boot) for boot in (7, 8, 9)]
@@ -46,7 +46,7 @@ class SourceRegister:
         self._useful: dict[str, bool] = {}  # whether it ever brought a value of a known sensor
         self._sources_max = sources_max
 
-    def accepted(
+    def record(
         self, source: str, boot: int, seq: int, now_ms: int = 0, *, useful: bool = True
     ) -> str | None:
         """A reading was applied. Returns the source that had to be forgotten for it, if any."""

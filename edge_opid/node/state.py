@@ -7,6 +7,7 @@ what happened, for `Node` to tell the world; on replay nobody listens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +16,14 @@ from edge_opid.config.node import NodeConfig
 from edge_opid.errors import OpidError
 from edge_opid.models import HeldModel, model_from_weights
 from edge_opid.native.rescue import watch
-from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
-from edge_opid.node.examples import ExampleReporter
+from edge_opid.node.effects import (
+    Effect,
+    ExampleReporter,
+    Forgotten,
+    Noted,
+    Predicted,
+    summarised,
+)
 from edge_opid.node.joining import Instance, InstanceJoiner
 from edge_opid.node.journal_records import Accepted, Closed, Input, Labelled, Ordered, Silenced
 from edge_opid.node.local_models import LocalModels
@@ -24,10 +31,10 @@ from edge_opid.node.memories import Columns, Learning
 from edge_opid.node.orders import Standing
 from edge_opid.node.pushed_models import CURRENT, PushedModels
 from edge_opid.node.recent import Entry, Recent
-from edge_opid.node.scoreboard import Scoreboard
+from edge_opid.node.scoreboard import PREFERENCE, PredictorName, Scoreboard
 from edge_opid.node.silence import SilenceDetector
 from edge_opid.node.sources import SourceRegister
-from edge_opid.node.trial import Doubt, Trial, doubt_state, tried
+from edge_opid.node.trial import Doubt, Trial, tried
 from edge_opid.node.warmup import NodeWarmUp
 from edge_opid.wire import (
     Desired,
@@ -39,9 +46,6 @@ from edge_opid.wire import (
     digest,
 )
 
-PREFERENCE = ("model", "own", "lately", "bridge", "previous", "frequent")
-"""The predictors; between equals, the earlier one is served."""
-
 
 class NodeState:
     """Everything a node must not forget."""
@@ -49,8 +53,8 @@ class NodeState:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.learning = Learning(len(config.classes), config.lam, config.rho, config.forgetting)
-        self.warming = NodeWarmUp.needed(config)
-        sensors = self.warming.guessed() if self.warming else described(config)
+        self.warmup = NodeWarmUp.needed(config)
+        sensors = self.warmup.guessed() if self.warmup else described(config)
         self.local_models = LocalModels(sensors, config.vanishing, config.gate, self.learning)
         self.register = SourceRegister()
         self.silence = SilenceDetector()
@@ -95,17 +99,17 @@ class NodeState:
     def _accepted(self, change: Accepted) -> list[Effect]:
         known = {s: v for s, v in change.values.items() if s in self.local_models.sensors}
         effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
-        forgotten = self.register.accepted(
+        forgotten = self.register.record(
             change.source, change.boot, change.seq, change.now_ms, useful=bool(known)
         )
         effects += [Forgotten(forgotten)] if forgotten else []
-        self.silence.heard(known, change.now_ms)
+        self.silence.hear(known, change.now_ms)
         silent = self.local_models.silent
         returned = [sensor for sensor in known if sensor in silent] if silent else []
         if returned:
             with watch() as rescued:
-                self.local_models.welcome(returned)
-            self.scoreboard.forget("bridge")
+                self.local_models.take_back(returned)
+            self.scoreboard.forget(PredictorName.BRIDGE)
             effects += noted_rescues(rescued)
             effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
         if not known:
@@ -142,26 +146,35 @@ class NodeState:
     @property
     def columns(self) -> tuple[str, ...]:
         """The learners' columns by name; none while what they mean is still being estimated."""
-        return self.local_models.layout.columns if self.warming is None else ()
+        return self.local_models.layout.columns if self.warmup is None else ()
 
     def _encoded(self, values: Mapping[str, float]) -> Columns | None:
         """The learners' columns; None before the warm-up has a first layout."""
-        usable = self.warming is None or self.warming.usable
+        usable = self.warmup is None or self.warmup.usable
         return self.local_models.encode(values) if usable else None
 
     def predicted(
         self, values: Mapping[str, float], number: InstanceId, time_ms: int, x: Columns | None
-    ) -> tuple[Predicted, dict[str, int]]:
+    ) -> tuple[Predicted, dict[PredictorName, int]]:
         """What the best predictor says, and what each of them does. Changes nothing."""
         scores = self._scores(values, x)
         guesses = {name: int(found.argmax()) for name, found in scores.items()}
-        served = self.scoreboard.served(name for name in self._preference() if name in scores)
+        served = self.scoreboard.best(name for name in self._preference() if name in scores)
         version = self.pushed_models.version(served)
         winner, said, columns = guesses[served], scores[served], self.columns
-        made = Predicted(number, time_ms, winner, said, served, version, x, columns)
+        made = Predicted(
+            instance=number,
+            time_ms=time_ms,
+            winner=winner,
+            scores=said,
+            predictor=served,
+            model_version=version,
+            x=x,
+            columns=columns,
+        )
         return made, guesses
 
-    def _preference(self) -> tuple[str, ...]:
+    def _preference(self) -> tuple[PredictorName, ...]:
         """Whom to serve while nobody is surely ahead; weights in doubt have to be."""
         if self.doubted is None or self.doubted.version != self.pushed_models.version():
             return PREFERENCE
@@ -173,11 +186,13 @@ class NodeState:
         """A prediction for a reading that cannot be kept."""
         return self.predicted(values, number, time_ms, self._encoded(values))[0]
 
-    def _scores(self, values: Mapping[str, float], x: Columns | None) -> dict[str, Columns]:
+    def _scores(
+        self, values: Mapping[str, float], x: Columns | None
+    ) -> dict[PredictorName, Columns]:
         if self._frequent is None:
             total = max(1, sum(self.frequency))
             self._frequent = np.array(self.frequency, np.float32) / np.float32(total)
-        scores = {"frequent": self._frequent}
+        scores = {PredictorName.FREQUENT: self._frequent}
         if x is not None:
             scores |= self.local_models.scores(x)
         if self.pushed_models:
@@ -219,7 +234,7 @@ class NodeState:
         started_over, noted = self._warm(values, truth)
         if not started_over and x is not None:
             self.local_models.learn(x, truth)
-        fell_back = self.pushed_models.fell_back(self.scoreboard)
+        fell_back = self.pushed_models.fall_back(self.scoreboard)
         examples = self.examples.report(
             entry,
             values,
@@ -232,23 +247,23 @@ class NodeState:
 
     def _warm(self, values: Mapping[str, float], truth: int | None) -> tuple[bool, list[Effect]]:
         """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
-        warming = self.warming
-        if warming is None or not warming.add(values, truth):
+        warmup = self.warmup
+        if warmup is None or not warmup.add(values, truth):
             return False, []
-        self.local_models.start_over(warming.estimated())
-        for row, label in warming.sensible_rows():
+        self.local_models.start_over(warmup.estimated())
+        for row, label in warmup.sensible_rows():
             if label is not None:
                 self.local_models.learn(self.local_models.encode(row), label)
-        if not warming.over:
+        if not warmup.over:
             return True, []
-        self.warming = None
-        return True, [Noted("values-set-aside", sentence) for sentence in warming.aside()]
+        self.warmup = None
+        return True, [Noted("values-set-aside", sentence) for sentence in warmup.aside()]
 
     # -- changes of the sensors ----------------------------------------------------------------
 
     def overdue(self, since_ms: int) -> tuple[str, ...]:
         """Sensors to be declared silent; nobody is while their references are being estimated."""
-        return () if self.warming else self.silence.overdue(self.local_models, since_ms)
+        return () if self.warmup else self.silence.overdue(self.local_models, since_ms)
 
     def _silenced(self, change: Silenced) -> list[Effect]:
         gone = [sensor for sensor in change.sensors if sensor in self.local_models.alive]
@@ -256,7 +271,7 @@ class NodeState:
             return []
         with watch() as rescued:
             self.local_models.silence(gone, self.scoreboard.carry())
-        self.scoreboard.forget("bridge")
+        self.scoreboard.forget(PredictorName.BRIDGE)
         heard = self.silence.last
         silent = [SensorSilent(sensor, change.now_ms, heard.get(sensor, 0)) for sensor in gone]
         return [*silent, *noted_rescues(rescued)]
@@ -265,16 +280,16 @@ class NodeState:
         """What a document of the gateway is judged against."""
         mine, local_models = self.config, self.local_models
         return Standing(
-            mine.site,
-            mine.node,
-            mine.classes,
-            self.version,
-            self.content,
-            self.layout_version,
-            tuple(local_models.sensors.values()),
-            local_models.vanishing,
-            mine.lam,
-            mine.rho,
+            site=mine.site,
+            node=mine.node,
+            classes=mine.classes,
+            version=self.version,
+            content=self.content,
+            layout_version=self.layout_version,
+            sensors=tuple(local_models.sensors.values()),
+            vanishing=local_models.vanishing,
+            lam=mine.lam,
+            rho=mine.rho,
         )
 
     def _ordered(self, change: Ordered) -> list[Effect]:
@@ -298,7 +313,7 @@ class NodeState:
             return [Noted("model-swapped")]
         for hit in right:
             self.scoreboard.record({CURRENT: 1}, int(hit))
-        fell_back = self.pushed_models.fell_back(self.scoreboard)
+        fell_back = self.pushed_models.fall_back(self.scoreboard)
         doubted = Noted("model-doubted", log=str(self.doubt))
         return [doubted, *([Noted("model-fallback")] if fell_back else [])]
 
@@ -307,11 +322,11 @@ class NodeState:
         """The doubt, for as long as labels have not spoken for the weights after all."""
         if self.doubt is None or self.pushed_models.version() != self.doubt.version:
             return self.doubt
-        return None if self.scoreboard.ahead(CURRENT, "own") else self.doubt
+        return None if self.scoreboard.is_ahead(CURRENT, PredictorName.OWN) else self.doubt
 
     def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
         effects = summarised(self.local_models, self.layout_version)
-        if self.warming is None and self.local_models.are(
+        if self.warmup is None and self.local_models.are(
             desired.sensors, desired.vanishing, desired.gate
         ):
             self.layout_version = desired.layout_version  # adopted: another number, nothing else
@@ -322,10 +337,10 @@ class NodeState:
             self.local_models.obey(desired.sensors, desired.vanishing, desired.gate, carry)
         effects += noted_rescues(rescued)
         self.silence.expect(self.local_models.sensors, arrived, now_ms)
-        self.layout_version, self.warming = desired.layout_version, None
+        self.layout_version, self.warmup = desired.layout_version, None
         self.pushed_models.clear(self.scoreboard)
         self.doubt = None
-        self.scoreboard.forget("bridge")
+        self.scoreboard.forget(PredictorName.BRIDGE)
         return [*effects, Noted("layout-changed")]
 
     # -- saving --------------------------------------------------------------------------------
@@ -334,7 +349,7 @@ class NodeState:
         """Plain values and arrays, for `restored`."""
         return {
             "local_models": self.local_models.state(),
-            "warming": self.warming and self.warming.state(),
+            "warmup": self.warmup and self.warmup.state(),
             "register": self.register.state(),
             "silence": self.silence.state(),
             "joiner": self.joiner.state(),
@@ -343,8 +358,8 @@ class NodeState:
             "frequency": self.frequency,
             "pushed_models": self.pushed_models.state(),
             "trial": self.trial.state(),
-            "doubt": doubt_state(self.doubt),
-            "owed": self.examples.owed,
+            "doubt": list(astuple(self.doubt)) if self.doubt else [],
+            "examples_owed": self.examples.owed,
             "versions": [self.version, self.content, self.layout_version],
         }
 
@@ -353,7 +368,7 @@ class NodeState:
         """The state that `state` described."""
         mine = cls(config)
         mine.local_models = LocalModels.restored(saved["local_models"], mine.learning)
-        mine.warming = NodeWarmUp.restored(saved["warming"], config) if saved["warming"] else None
+        mine.warmup = NodeWarmUp.restored(saved["warmup"], config) if saved["warmup"] else None
         mine.register = SourceRegister.restored(saved["register"])
         mine.silence = SilenceDetector.restored(saved["silence"])
         mine.joiner = InstanceJoiner.from_state(saved["joiner"], config.window_ms)
@@ -361,9 +376,9 @@ class NodeState:
         mine.scoreboard = Scoreboard.from_state(saved["scoreboard"])
         mine.frequency, mine._frequent = list(saved["frequency"]), None
         mine.pushed_models = PushedModels.restored(saved["pushed_models"])
-        mine.trial = Trial.restored(saved.get("trial", ()))  # older snapshots have none
-        mine.doubt = Doubt(*saved["doubt"]) if saved.get("doubt") else None
-        mine.examples = ExampleReporter(saved["owed"])
+        mine.trial = Trial.restored(saved["trial"])
+        mine.doubt = Doubt(*saved["doubt"]) if saved["doubt"] else None
+        mine.examples = ExampleReporter(saved["examples_owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
 

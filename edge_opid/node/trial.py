@@ -19,7 +19,7 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from struct import pack, unpack
 from typing import Any
 
@@ -99,7 +99,7 @@ def tried(
     right, own = [], []
     for values, truth in trial.rows():
         right.append(int(model.scores(local_models.encode_full(values)).argmax()) == truth)
-        own.append(int(local_models.scores(local_models.encode(values))["own"].argmax()) == truth)
+        own.append(int(local_models.own(local_models.encode(values)).argmax()) == truth)
     if not contradicts(right, own):
         return None, right
     return Doubt(model.version, sum(right), sum(own), len(own)), right
@@ -119,8 +119,3 @@ def contradicts(right: Sequence[bool], own: Sequence[bool]) -> bool:
     shared = sum(a and b for a, b in zip(right, own, strict=True))
     lost, won = known - shared, sum(right) - shared
     return 2 * shared < known and lost - won > DOUBT * math.sqrt(lost + won)
-
-
-def doubt_state(doubt: Doubt | None) -> list[int]:
-    """Plain values; none where nothing is doubted."""
-    return [] if doubt is None else list(astuple(doubt))

@@ -30,11 +30,11 @@ class Uncommitted:
         if source is not None:
             self._sources.add(source)
 
-    def blocked(self, size: int) -> bool:
+    def is_full_for(self, size: int) -> bool:
         """Whether a record of this size would be more than may wait."""
         return self._bytes + size > PENDING_BYTES_MAX
 
-    def due(self, records_max: int) -> bool:
+    def is_due(self, records_max: int) -> bool:
         """Whether so much waits that a commit is worth it; a disk in trouble has its own pace."""
         large = self._bytes >= PENDING_BYTES_MAX // 2 and not self.trouble
         return self.records >= records_max or large
@@ -43,14 +43,14 @@ class Uncommitted:
         """How long the oldest record has been waiting; 0 where none is."""
         return now_ms - self._since_ms if self.records else 0
 
-    def paid(self) -> tuple[list[object], list[str]]:
+    def settle(self) -> tuple[list[object], list[str]]:
         """Everything is durable: the deliveries to release, and the sources to acknowledge."""
         tokens, sources = self._tokens, sorted(self._sources)
         self.records, self._bytes = 0, 0
         self._tokens, self._sources, self.trouble = [], set(), ""
         return tokens, sources
 
-    def refused(self, reason: str, now_ms: int) -> bool:
+    def note_refusal(self, reason: str, now_ms: int) -> bool:
         """The disk refused; everything waits for another interval. Whether that is news."""
         news, self.trouble = not self.trouble, reason
         self._since_ms = now_ms

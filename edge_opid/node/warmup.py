@@ -107,7 +107,7 @@ class NodeWarmUp:
     @classmethod
     def restored(cls, saved: Mapping[str, Any], config: NodeConfig) -> Self:
         """The warm-up that `state` described."""
-        warming = cls(config)
+        mine = cls(config)
         for row, label in saved["rows"]:
-            warming.add(row, label)
-        return warming
+            mine.add(row, label)
+        return mine

@@ -15,17 +15,19 @@ from edge_opid.link.mqtt import MqttLink
 from edge_opid.models.matrix import ModelError
 from edge_opid.models.tflite import load_tflite
 from edge_opid.node.external_model import NAME, ExternalModel
+from edge_opid.node.journal_records import JournalError
 from edge_opid.node.node import Node
+from edge_opid.service.clock import SteadyClock
 from edge_opid.service.journal_writer import STORE_LIMITS
-from edge_opid.service.loop import NodeLoop, SteadyClock
-from edge_opid.service.notify import Systemd
+from edge_opid.service.loop import NodeLoop
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import RealDisk, Recovered, Store, StoreError
 from edge_opid.wire import Channel, NodeTopics, Status, encode
 
 
 @contextmanager
 def open_node(
-    config: ServiceConfig, serve: ExternalModel | None = None
+    config: ServiceConfig, external_model: ExternalModel | None = None
 ) -> Iterator[tuple[Node, Store, Recovered]]:
     """The node as its folder remembers it; the folder is ours until the end of the block."""
     keys = [VerifyKey(bytes.fromhex(key)) for key in config.gateway_keys]
@@ -35,8 +37,11 @@ def open_node(
         store, recovered = Store.open(disk, STORE_LIMITS)
         if config.state_must_exist and not recovered.end:
             raise _missing(config)
-        node = Node(config.node, keys, serve)
-        node.restore(recovered.snapshot, recovered.records)
+        node = Node(config.node, keys, external_model)
+        try:
+            node.restore(recovered.snapshot, recovered.records, durable=store.settled)
+        except JournalError as error:
+            raise JournalError(f"state in {config.state_folder}: {error}") from error
         recovered.snapshot = None  # the node has it: one copy in memory is enough
         yield node, store, recovered
 
@@ -49,7 +54,7 @@ def _missing(config: ServiceConfig) -> StoreError:
     )
 
 
-def served(config: ServiceConfig) -> ExternalModel | None:
+def load_external_model(config: ServiceConfig) -> ExternalModel | None:
     """The predictor that the configuration says to serve.
 
     A file or a runtime that fails is said so and no reason to stop: the node has its own.
@@ -65,20 +70,20 @@ def served(config: ServiceConfig) -> ExternalModel | None:
 
 
 @contextmanager
-def open_service(config: ServiceConfig, notify: Systemd) -> Iterator[NodeLoop]:
-    """A service on the real disk and the real broker, ready to `run`."""
-    with open_node(config, served(config)) as (node, store, recovered):
+def open_loop(config: ServiceConfig, systemd: Systemd) -> Iterator[NodeLoop]:
+    """A node on the real disk and the real broker, ready to `run`."""
+    with open_node(config, load_external_model(config)) as (node, store, recovered):
         clock = SteadyClock()
         topic = str(NodeTopics(config.node.site, config.node.node).to(Channel.STATUS))
         now = node.status(clock.now_ms())
         will = Status.last_will(now.layout_version, now.model_version, now.version)
         link = MqttLink(replace(config.broker, will=Will(topic, encode(will))))
-        service = NodeLoop(
+        loop = NodeLoop(
             node,
             link,
             store,
             clock,
-            notify,
+            systemd,
             status_topic=topic,
             status_file=config.status_file,
             saved_at=recovered.index,
@@ -86,6 +91,6 @@ def open_service(config: ServiceConfig, notify: Systemd) -> Iterator[NodeLoop]:
         if not recovered.end:
             log.warning("begins anew", folder=config.state_folder, why="it holds no state")
         for note in recovered.notes:
-            service.counts[f"store_{note.kind}"] += 1
+            loop.counts[f"store_{note.kind}"] += 1
             log.warning("store", kind=note.kind, file=note.file, note=note.sentence)
-        yield service
+        yield loop

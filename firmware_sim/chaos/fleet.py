@@ -11,10 +11,10 @@ from nacl.signing import SigningKey
 from edge_opid.wire import InstanceId, digest
 from firmware_sim.chaos.faults import Fault, Targets, faults_for
 from firmware_sim.chaos.inflict import inflict
+from firmware_sim.chaos.node_checks import check_not_turned
 from firmware_sim.chaos.people import Labeller, Operator
 from firmware_sim.chaos.promises import BrokenPromise, Said, SaidOnce
 from firmware_sim.chaos.story import CLASSES, SITE, Lamp, SourceScript, Story
-from firmware_sim.chaos.trust_checks import check_not_turned
 from firmware_sim.chaos.witness import Witness
 from firmware_sim.simulated.broker import Checkpoint, SimBroker
 from firmware_sim.simulated.clock import VirtualClock, dice

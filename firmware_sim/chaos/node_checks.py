@@ -1,4 +1,8 @@
-"""What one node has appended and committed, and what its state must therefore be."""
+"""What one node has appended and committed, what its state must therefore be, and what it serves.
+
+A node that nobody lies for may not be turned round by one that somebody lies for. A pushed model
+may be worse than the node's own; it may not be wrong nearly always where its own is right.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,22 @@ from collections.abc import Mapping, Sequence
 
 from edge_opid.config.node import NodeConfig
 from edge_opid.native import available as kernels
-from edge_opid.node import journal_records as inputs
-from edge_opid.node.journal_records import Accepted, Input, Labelled, Ordered
+from edge_opid.node import journal_records
+from edge_opid.node.journal_records import Accepted, Input, Labelled, Ordered, pack_state
 from edge_opid.node.node import Node
-from edge_opid.node.snapshot import pack_state
+from edge_opid.node.scoreboard import TRIAL
 from edge_opid.node.state import NodeState
 from edge_opid.source.number import ReadingNumber, expected_after
 from edge_opid.store import Note, Store
 from edge_opid.wire import Desired, InstanceId, decode
-from firmware_sim.chaos.digest import Digest
-from firmware_sim.chaos.promises import BrokenPromise, SaidOnce, SentBy, Ticks
+from firmware_sim.chaos.promises import BrokenPromise, Digest, SaidOnce, SentBy, Ticks
+from firmware_sim.chaos.story import CLASSES, Story
+from firmware_sim.simulated.clock import dice
 
 SPOILT = ("quarantined", "damaged")
+ASKED = 45  # instances whose truth is known
+FEW, MANY = ASKED // 5, ASKED // 2  # a guess is right in a third
+NUMBER = InstanceId("trial", 0, 1)
 
 
 class WatchedStore(Store):
@@ -79,7 +87,7 @@ class Chronicle:
         """The node has changed its state, and will remember why."""
         if index != self.end:
             self._complain("history", f"record {index} was appended after {self.end}")
-        change = inputs.unpack(record)
+        change = journal_records.unpack_record(record)
         if isinstance(change, Ordered):
             self._check_signed(change.document)
         self.history.append(record)
@@ -198,3 +206,25 @@ class Chronicle:
 def _shared(config: NodeConfig) -> dict[int, object]:
     """What a copy of a state has in common with it, as `copy.deepcopy` wants to know it."""
     return {id(each): each for each in (config, *kernels.values())}
+
+
+def check_not_turned(story: Story, name: str, state: NodeState) -> None:
+    """Raise `BrokenPromise` if it serves what is turned round.
+
+    A node that has hardly seen a label so far cannot tell, and is not held to it.
+    """
+    labelled = sum(1 for _ in state.trial.rows())
+    if state.warmup is not None or not state.pushed_models or labelled < TRIAL:
+        return
+    chance = dice(story.seed, "trial", name)
+    served = own = 0
+    for _ in range(ASKED):
+        truth = chance.randrange(len(CLASSES))
+        sensors = {s: state.local_models.sensors[s].role for s in state.local_models.alive}
+        values = {s: story.seen(role, truth, chance) for s, role in sensors.items()}
+        served += state.predicted_unkept(values, NUMBER, 0).winner == truth
+        scores = state.local_models.own(state.local_models.encode(values))
+        own += int(scores.argmax()) == truth
+    if served <= FEW and own >= MANY:
+        what = f"{name} serves a model that is right in {served} of {ASKED}, its own in {own}"
+        raise BrokenPromise("turned by a liar", what)

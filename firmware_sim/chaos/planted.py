@@ -152,7 +152,7 @@ def _acknowledge_across_boots(self: Source, upto: ReadingNumber, newest: int = 0
 
 def _thread_dies_silently(self: NodeLoop) -> None:
     """Feed the watchdog, whether the link is alive or not."""
-    self._systemd.alive(self._clock.now_ms())
+    self._systemd.tell_alive(self._clock.passed_ms())
 
 
 def _retained_learned_twice(

@@ -1,4 +1,4 @@
-"""A promise that was broken, and what a sensor's script was promised.
+"""A promise that was broken, what a sensor's script was promised, and one number for a whole run.
 
 A simulated week has twelve million readings. So what is kept of each, once it has arrived, is the
 place of its number in a run of numbers, and one bit for its label: all that a check may ask for.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from edge_opid.source.number import FIRST_SEQ, NOTHING, ReadingNumber
 from edge_opid.wire import InstanceId
@@ -185,3 +186,36 @@ class SaidOnce:
         if value in self.heard:
             raise BrokenPromise("reading twice", f"{self.name} said {value} once")
         self.heard.add(value)
+
+
+_END = b"\xff" * 4  # no part is that long: the end of an event
+
+
+class Digest:
+    """A hash over everything that changed somebody's state, in the order in which it happened.
+
+    Each part is hashed with its length, so that no two sequences of parts look alike.
+
+    >>> one, two = Digest(), Digest()
+    >>> one.add("n1", b"21.3"); two.add("n12", b"1.3")
+    >>> one.hex() == two.hex(), len(one.hex())
+    (False, 16)
+    """
+
+    def __init__(self) -> None:
+        self.parts = 0
+        self._hash = blake2b(digest_size=8)
+
+    def add(self, *parts: str | int | bytes) -> None:
+        """Take these in, as one event."""
+        pieces: list[bytes] = []
+        for part in parts:
+            data = part if isinstance(part, bytes) else str(part).encode()
+            pieces += (len(data).to_bytes(4, "little"), data)
+        pieces.append(_END)
+        self._hash.update(b"".join(pieces))
+        self.parts += 1
+
+    def hex(self) -> str:
+        """What identifies the run so far."""
+        return self._hash.hexdigest()

@@ -13,17 +13,48 @@ import multiprocessing
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from firmware_sim.chaos.faults import Fault, listed, parsed
 from firmware_sim.chaos.fleet import Outcome, SimFleet
 from firmware_sim.chaos.planted import PLANTS, planted
-from firmware_sim.chaos.shrink import shrunk
 
 SHARE = 8  # seeds that a worker takes at a time
 SHOWN_MAX = 5  # failures that are shrunk and printed; the rest are counted
+RUNS_MAX = 120  # of a shrinking: at ten a second, as long as one is willing to look at a screen
+
+Item = TypeVar("Item")
+
+
+def shrunk(
+    items: Sequence[Item], fails: Callable[[tuple[Item, ...]], bool], runs_max: int = RUNS_MAX
+) -> tuple[Item, ...]:
+    """The items that are needed for `fails` to stay true, as far as so many tries can tell.
+
+    Delta debugging: halves are left out first, then quarters, and so on down to single items.
+    Whatever can go without saving the run goes. Because a fault does the same whichever others
+    there are, most lists end with one or two.
+
+    >>> shrunk([1, 2, 3, 4, 5, 6, 7, 8], lambda some: {3, 8} <= set(some))
+    (3, 8)
+    >>> shrunk([1, 2, 3], lambda some: True)
+    ()
+    """
+    kept, runs = tuple(items), 0
+    size = len(kept)
+    while kept and size:
+        before = kept
+        for start in range(0, len(before), size):
+            piece = before[start : start + size]
+            fewer = tuple(each for each in kept if each not in piece)
+            if runs < runs_max and len(fewer) < len(kept):
+                runs += 1
+                kept = fewer if fails(fewer) else kept
+        size = size // 2 if kept == before or size > len(kept) else min(size, len(kept))
+    return kept
 
 
 def run_seed(seed: int, faults: Sequence[Fault] | None = None, plant: str | None = None) -> Outcome:

@@ -23,9 +23,8 @@ from nacl.signing import VerifyKey
 
 from edge_opid.config.node import NodeConfig
 from edge_opid.wire import Desired, decode, open_sealed
-from firmware_sim.chaos.digest import Digest
 from firmware_sim.chaos.node_checks import Chronicle
-from firmware_sim.chaos.promises import BrokenPromise, SentBy
+from firmware_sim.chaos.promises import BrokenPromise, Digest, SentBy
 
 
 class Witness:

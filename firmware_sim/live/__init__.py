@@ -1,1 +1,1 @@
-"""A scenario with real processes: broker, gateway, nodes and their sensors."""
+"""Real processes: a broker, gateways, nodes; and a scenario played with them."""

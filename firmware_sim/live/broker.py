@@ -9,31 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import shutil
 import signal
-import socket
 import sys
-import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from edge_opid.errors import ConfigError
 from edge_opid.link.options import MqttOptions
-from firmware_sim.live.processes import Children, LiveError
+from firmware_sim.live.mosquitto import (
+    HOST,
+    ROOMY,
+    Mosquitto,
+    connects,
+    find_mosquitto,
+    free_port,
+)
+from firmware_sim.live.processes import Children, wait_until
 
-HOST = "127.0.0.1"
 EMBEDDED = "embedded"
-START_S = 20.0
-MOSQUITTO_CONF = """\
-listener {port} {host}
-allow_anonymous true
-max_inflight_messages 256
-max_queued_messages 100000
-set_tcp_nodelay true
-persistence false
-"""
+START_S = 20.0  # for amqtt
 
 
 @dataclass(frozen=True)
@@ -71,24 +67,14 @@ def open_broker(url: str | None, folder: Path, children: Children) -> Broker:
     """The broker at this URL, or one of our own."""
     if url not in (None, EMBEDDED):
         return _somebodys(str(url), folder)
-    program = None if url == EMBEDDED else find_mosquitto()
-    port = _free_port()
-    if program is None:
-        children.python("broker", "firmware_sim.live.broker", str(port))
-        broker = Broker("amqtt (embedded)", HOST, port, ours=True, mqtt_5=False)
-    else:
-        conf = folder / "mosquitto.conf"
-        user = "user root\n" if os.geteuid() == 0 else ""  # it could not read this folder
-        conf.write_text(user + MOSQUITTO_CONF.format(port=port, host=HOST))
-        children.start("broker", [program, "-c", conf])
-        broker = Broker("mosquitto", HOST, port, ours=True)
-    _wait_until_it_answers(broker, children)
-    return broker
-
-
-def find_mosquitto() -> str | None:
-    """The program, also where a user's PATH does not lead to it."""
-    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+    if url == EMBEDDED or find_mosquitto() is None:
+        port = free_port()
+        child = children.python("broker", "firmware_sim.live.broker", str(port))
+        wait_until(partial(connects, port), "amqtt answers", START_S, child.check)
+        return Broker("amqtt (embedded)", HOST, port, ours=True, mqtt_5=False)
+    mosquitto = Mosquitto(folder, extra=ROOMY)
+    children.add(mosquitto)
+    return Broker("mosquitto", HOST, mosquitto.port, ours=True)
 
 
 def _somebodys(url: str, folder: Path) -> Broker:
@@ -107,26 +93,6 @@ def _somebodys(url: str, folder: Path) -> Broker:
         credentials.touch(mode=0o600)
         credentials.write_text(f"{unquote(parts.username)}\n{unquote(parts.password or '')}\n")
     return Broker(f"{parts.hostname}:{port}", parts.hostname, port, False, credentials)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_until_it_answers(broker: Broker, children: Children) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            socket.create_connection((broker.host, broker.port), timeout=1.0).close()
-        except OSError:
-            children.check()
-            if time.monotonic() > deadline:
-                raise LiveError(f"{broker.name} did not answer within {START_S:g} s") from None
-            time.sleep(0.02)
-        else:
-            return
 
 
 # --- the broker in pure Python --------------------------------------------------------------------

@@ -20,8 +20,8 @@ from edge_opid.source.number import ReadingNumber
 from edge_opid.wire import InstanceId
 from firmware_sim.live.broker import open_broker
 from firmware_sim.live.files import write_gateway, write_node
-from firmware_sim.live.listener import LiveListener, now_ms
-from firmware_sim.live.processes import Child, Children, LiveError
+from firmware_sim.live.listener import FleetListener, now_ms
+from firmware_sim.live.processes import Child, Children, LiveError, wait_until
 from firmware_sim.scenario.rivals import Rivals
 from firmware_sim.scenario.score import Score
 from firmware_sim.scenario.script import Script, ScriptedInstance
@@ -75,7 +75,7 @@ class LiveFleet:
         policy = script.scenario.policy(self.period_s)
         toml = write_gateway(folder / "gateway", self.site, script, broker, policy, key)
         gateway = self.children.python("gateway", "gateway", "run", toml)
-        self.ear = enter(LiveListener(broker, self.site, key.verify_key, self.score))
+        self.ear = enter(FleetListener(broker, self.site, key.verify_key, self.score))
         if not broker.ours:
             self._stack.callback(self._tidy)
         self._wait_for(gateway)
@@ -89,12 +89,12 @@ class LiveFleet:
 
     def _wait_for(self, gateway: Child) -> None:
         """A node that comes before the gateway is met with its next status, half a minute later."""
-        deadline = time.monotonic() + START_S
-        while CONNECTED not in gateway.log.read_text(errors="replace"):
-            self.children.check()
-            if time.monotonic() > deadline:
-                raise LiveError(f"the gateway is not connected after {START_S:g} s")
-            time.sleep(0.02)
+        wait_until(
+            lambda: CONNECTED in gateway.log(),
+            "the gateway is connected",
+            START_S,
+            self.children.check,
+        )
 
     def _source(self, node: str) -> Source:
         options = self.broker.options(f"{self.site}-{node}-{SOURCE}")
@@ -103,10 +103,7 @@ class LiveFleet:
 
     def _tidy(self) -> None:
         """Leave nothing on a broker that is not ours, once nobody is there to say it again."""
-        for child in self.children.all:
-            child.ask()
-        for child in self.children.all:
-            child.stop()
+        self.children.stop()
         for node in self.nodes:
             self.ear.forget(node)
 
@@ -114,7 +111,7 @@ class LiveFleet:
 
     def play(self, watch: Watch) -> None:
         """The whole script, one reading of every node after the other."""
-        self._wait(self._all_online, START_S, "not every node is online", watch, 0)
+        self._wait(self._all_online, START_S, "every node is online", watch, 0)
         due = time.monotonic()
         for place in range(self.script.scenario.readings):
             self._round(place)
@@ -155,12 +152,12 @@ class LiveFleet:
         self.ear.listen()
         self._look()
         watch(self, place)
-        deadline = time.monotonic() + SETTLE_S
-        while max(source.pending for source in self.sources.values()) > PENDING_MAX:
-            if time.monotonic() > deadline:
-                raise LiveError(f"nodes have not acknowledged a reading for {SETTLE_S:g} s")
-            self.children.check()
-            time.sleep(0.01)
+        wait_until(
+            lambda: max(source.pending for source in self.sources.values()) <= PENDING_MAX,
+            "nodes acknowledge their readings",
+            SETTLE_S,
+            self.children.check,
+        )
 
     def _look(self) -> None:
         if time.monotonic() - self._looked < LOOK_S:
@@ -196,18 +193,16 @@ class LiveFleet:
             if not source.drained(SETTLE_S):
                 raise LiveError(f"{node} has not acknowledged everything after {SETTLE_S:g} s")
         self._wait(
-            lambda: not self.score.missing, SETTLE_S, "predictions are missing", watch, place
+            lambda: not self.score.missing, SETTLE_S, "every reading has a prediction", watch, place
         )
-        self._wait(self.agreed, SETTLE_S, "not every node has its newest order", watch, place)
+        self._wait(self.agreed, SETTLE_S, "every node has its newest order", watch, place)
 
     def _wait(
-        self, true: Callable[[], bool], most_s: float, why: str, watch: Watch, place: int
+        self, true: Callable[[], bool], most_s: float, what: str, watch: Watch, place: int
     ) -> None:
-        deadline = time.monotonic() + most_s
-        while not true():
+        def meanwhile() -> None:
             self.children.check()
-            if time.monotonic() > deadline:
-                raise LiveError(f"{why} after {most_s:g} s")
             self.ear.listen()
             watch(self, place)
-            time.sleep(0.1)
+
+        wait_until(true, what, most_s, meanwhile, pause_s=0.1)

@@ -1,6 +1,8 @@
-"""Processes that end when we end, whatever ends us.
+"""Programs in processes of their own, for the simulator, the tests and the benchmarks.
 
-They are stopped as systemd would; where one does not listen for long, as a power cut would.
+A `Child` is stopped as systemd would stop it and killed as a power cut would, and may be started
+again; its output goes to a log file. Whatever ends us ends our children (`leash.py`). A `Server` is
+a child that answers somebody: starting it means waiting until it does.
 """
 
 from __future__ import annotations
@@ -9,60 +11,163 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Self
 
 from edge_opid.errors import OpidError
 
-STOP_S = 10.0
-LOG_SHOWN = 2_000  # characters of the end of a log
+STOP_S = 30.0  # for a program to end when it is asked to, on a busy machine
+WAIT_S = 60.0  # for one thing to happen there; nothing is judged by its speed
+LOG_SHOWN = 4_000  # characters of the end of a log
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONUNBUFFERED": "1"}
 LEASH = Path(__file__).with_name("leash.py")
 
 
 class LiveError(OpidError, RuntimeError):
-    """A process of the demo, or its broker, did not do what it must."""
+    """A process, or its broker, did not do what it must."""
 
 
-@dataclass
+def wait_until(
+    true: Callable[[], object],
+    what: str,
+    timeout_s: float = WAIT_S,
+    meanwhile: Callable[[], object] = lambda: None,
+    pause_s: float = 0.005,
+) -> None:
+    """Return as soon as it is true; `LiveError` with what it was after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        meanwhile()
+        if time.monotonic() > deadline:
+            raise LiveError(f"waited {timeout_s:g} s in vain until {what}")
+        time.sleep(pause_s)
+
+
 class Child:
-    """One process, and where it writes what it has to say."""
+    """One program, and the file where it writes what it has to say.
 
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-    asked: bool = False  # to end
+    As a context it is started at the beginning of the block and killed at its end.
+    """
 
-    def check(self) -> None:
-        """Raise with the end of its log if it has ended."""
-        code = self.process.poll()
-        if code is not None:
-            told = self.log.read_text(errors="replace")[-LOG_SHOWN:].strip()
-            raise LiveError(f"{self.name} ended with exit code {code}; it said last:\n{told}")
+    stop_signal: ClassVar = signal.SIGTERM
+    kill_signal: ClassVar = signal.SIGKILL
+    leashed: ClassVar = True
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log_file: Path,
+        *,
+        cwd: Path | None = None,
+        user: tuple[int, int] | None = None,  # another one and their group, if we are root
+        piped: bool = False,  # what it prints is for `line`, and only its errors for the log
+    ) -> None:
+        self.name, self.log_file = name, log_file
+        self.lives = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        self.exit_code: int | None = None  # of its last life
+        self._command, self._cwd, self._user, self._piped = command, cwd, user, piped
+        self._asked = False  # to end
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Its process number; there must be a process."""
+        assert self.process is not None, f"{self.name} is not running"
+        return self.process.pid
+
+    def start(self) -> None:
+        """Begin its first life, or another one."""
+        leash: list[str | Path] = [sys.executable, "-S", LEASH] if self.leashed else []
+        user, group = self._user or (None, None)
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*leash, *self._command],
+                stdin=subprocess.PIPE if self._piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if self._piped else log,
+                stderr=log,
+                cwd=self._cwd,
+                env={**os.environ, **QUIET},
+                start_new_session=True,  # Ctrl-C is ours: we stop them in order
+                user=user,
+                group=group,
+                extra_groups=None if user is None else [],
+            )
+        self._asked = False
+        self.lives += 1
 
     def ask(self) -> None:
-        """SIGTERM, once: a second one could meet a process that is already packing up."""
-        if self.process.poll() is None and not self.asked:
-            self.process.send_signal(signal.SIGTERM)
-        self.asked = True
+        """Ask it to end, once: a second signal could meet a process that is already packing up."""
+        if self.process is not None and not self._asked:
+            self.process.send_signal(self.stop_signal)
+        self._asked = True
 
     def stop(self) -> int:
-        """SIGTERM, then patience, then SIGKILL; the exit code."""
+        """Ask it to end, wait, kill it if it does not listen; the exit code."""
         self.ask()
-        try:
-            return self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait(STOP_S)
+        process, self.process = self.process, None
+        assert process is not None, f"{self.name} is not running"
+        self.exit_code = _ended(process)
+        return self.exit_code
+
+    def kill(self) -> None:
+        """End it without a goodbye; nothing happens where nothing runs."""
+        process, self.process = self.process, None  # from now on its end is no surprise
+        if process is not None:
+            process.send_signal(self.kill_signal)
+            self.exit_code = _ended(process)
+
+    def check(self) -> None:
+        """Raise with the end of its log if it has ended by itself."""
+        code = None if self.process is None else self.process.poll()
+        if code is not None:
+            told = self.log()[-LOG_SHOWN:].strip()
+            raise LiveError(f"{self.name} ended with exit code {code}; it said last:\n{told}")
+
+    def line(self) -> str:
+        """The next line it prints, if it is piped; nothing once it has ended."""
+        pipe = self.process.stdout if self.process is not None else None
+        assert pipe is not None, f"{self.name} is not running, or not piped"
+        return pipe.readline().decode().strip()
+
+    def log(self) -> str:
+        """What it had to say, in all its lives."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def resident_bytes(self) -> int:
         """What it takes of the machine's memory now; 0 where nobody can say."""
         try:
-            text = Path(f"/proc/{self.process.pid}/statm").read_text()
+            text = Path(f"/proc/{self.pid}/statm").read_text()
         except OSError:
-            return _asked_of_ps(self.process.pid)
+            return _asked_of_ps(self.pid)
         return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Server(Child):
+    """A child that others connect to."""
+
+    def start(self) -> None:
+        """Start it, or start it again, and wait until it answers."""
+        super().start()
+        try:
+            wait_until(self.answers, f"{self.name} answers", WAIT_S, self.check, 0.01)
+        except BaseException:
+            self.kill()
+            raise
+
+    def answers(self) -> bool:
+        """Whether somebody who connected now would be served."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -78,24 +183,18 @@ class Children:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self, name: str, command: Sequence[str | Path]) -> Child:
-        """Begin a process whose output goes to a log of its own."""
-        log = self.folder / f"{name}.log"
-        with log.open("ab") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-S", LEASH, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env={**os.environ, **QUIET},
-                start_new_session=True,  # Ctrl-C is ours: we stop them in order
-            )
-        child = Child(name, process, log)
+    def add(self, child: Child) -> Child:
+        """Start a child that ends with the others."""
         self.all.append(child)
+        child.start()
         return child
 
+    def start(self, name: str, command: Sequence[str | Path]) -> Child:
+        """Start a program whose log is in our folder."""
+        return self.add(Child(name, command, self.folder / f"{name}.log"))
+
     def python(self, name: str, *arguments: str | Path) -> Child:
-        """Begin a Python module, by this interpreter."""
+        """Start a Python module, by this interpreter."""
         return self.start(name, [sys.executable, "-m", *arguments])
 
     def check(self) -> None:
@@ -114,8 +213,20 @@ class Children:
             child.ask()
         while self.all:
             child = self.all.pop()
-            codes[child.name] = child.stop()
+            if child.process is not None:
+                codes[child.name] = child.stop()
         return codes
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    try:
+        return process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait(STOP_S)
 
 
 def _asked_of_ps(pid: int) -> int:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from edge_opid.errors import OpidError
-from edge_opid.node import journal_records as inputs
-from edge_opid.node.journal_records import Accepted
+from edge_opid.node import journal_records
+from edge_opid.node.journal_records import Accepted, pack_state
 from edge_opid.node.node import Node
-from edge_opid.node.snapshot import pack_state
 from edge_opid.node.state import NodeState
 from edge_opid.service.journal_writer import STORE_LIMITS
 from edge_opid.store import RealDisk, Store
@@ -52,7 +51,9 @@ def judge(job: Job, place: int, claim: Mapping[str, Any]) -> Verdict:
     boot, count = int(claim["boot"]), int(claim["sent"])
     sent = job.sent(place)[:count]
     records, state = _left(job, place)
-    found = [each for each in map(inputs.unpack, records) if isinstance(each, Accepted)]
+    found = [
+        each for each in map(journal_records.unpack_record, records) if isinstance(each, Accepted)
+    ]
     expected = {(SOURCE, boot, seq): (values, label) for seq, (values, label) in enumerate(sent, 1)}
     times = Counter((each.source, each.boot, each.seq) for each in found)
     altered = sum(

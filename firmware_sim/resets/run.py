@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge_opid.service.notify import read_status
+from edge_opid.service.status_file import read_status
 from firmware_sim.chaos.planted import PLANTS
-from firmware_sim.live.broker import find_mosquitto, open_broker
-from firmware_sim.live.processes import Children, LiveError
+from firmware_sim.live.mosquitto import ROOMY, Mosquitto
+from firmware_sim.live.processes import Children, LiveError, wait_until
 from firmware_sim.resets.job import COMMIT_S, Job
 from firmware_sim.resets.judge import Verdict, judge
 from firmware_sim.resets.relay import Relay
@@ -74,11 +74,10 @@ def run(
     commit_s: float = COMMIT_S,
 ) -> ResetsOutcome:
     """One run in this folder; it leaves the nodes' folders behind, and no process."""
-    if find_mosquitto() is None:
-        raise LiveError("mosquitto is not installed: apt-get install mosquitto")
     _allow_files()
     with Children(folder) as children:
-        broker = open_broker(None, folder, children)
+        broker = Mosquitto(folder, extra=ROOMY)
+        children.add(broker)
         with Relay(broker.port, seed) as relay:
             readings = max(1, round(seconds * rate))
             job = Job(str(folder), relay.port, seed, nodes, readings, rate, plant, commit_s)
@@ -110,8 +109,7 @@ def _played(job: Job, children: Children, relay: Relay) -> tuple[dict[int, dict[
     _wait_for(reports, children, DRAIN_S + job.settle_s + START_S)
     took_s = time.monotonic() - began - job.settle_s
     for worker in workers:
-        worker.process.kill()
-        worker.process.wait()
+        worker.kill()
     return {
         int(place): claim for report in reports for place, claim in read_status(report).items()
     }, took_s
@@ -122,12 +120,8 @@ def _sending_s(job: Job) -> float:
 
 
 def _wait_for(files: Sequence[Path], children: Children, most_s: float) -> None:
-    deadline = time.monotonic() + most_s
-    while not all(file.exists() for file in files):
-        children.check()
-        if time.monotonic() > deadline:
-            raise LiveError(f"no {files[0].name.partition('-')[0]} file after {most_s:g} s")
-        time.sleep(0.05)
+    what = f"every worker has written its {files[0].name.partition('-')[0]} file"
+    wait_until(lambda: all(file.exists() for file in files), what, most_s, children.check, 0.05)
 
 
 def _allow_files() -> None:

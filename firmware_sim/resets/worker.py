@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_opid import log
-from edge_opid.service.loop import NodeLoop, SteadyClock
-from edge_opid.service.notify import Systemd, write_status
-from edge_opid.service.wiring import open_service
+from edge_opid.service.clock import SteadyClock
+from edge_opid.service.loop import NodeLoop
+from edge_opid.service.status_file import write_status
+from edge_opid.service.systemd import Systemd
+from edge_opid.service.wiring import open_loop
 from edge_opid.source import Source, connect
 from firmware_sim.chaos.planted import planted
 from firmware_sim.resets.job import SITE, SOURCE, SYNC_S, Job, node_name
@@ -57,7 +59,7 @@ def running(job: Job, place: int) -> Iterator[NodeWithSource]:
     """A node and its source, connected or about to be."""
     name = node_name(place)
     with ExitStack() as stack:
-        service = stack.enter_context(open_service(job.config(place), Systemd({})))
+        service = stack.enter_context(open_loop(job.config(place), Systemd({})))
         thread = threading.Thread(target=service.run, name=name, daemon=True)
         thread.start()
         stack.callback(thread.join)

@@ -33,7 +33,7 @@ def run_live(scenario: Scenario, seed: int, url: str | None, out: Path, screen: 
             fleet.play(view)
     took = {"took": f"{time.monotonic() - began:.0f} s"}
     _told(Report(title, fleet.score, _facts(fleet) | took), scenario.name, out, screen)
-    codes = {child.name: child.process.returncode for child in fleet.nodes.values()}
+    codes = {child.name: child.exit_code for child in fleet.nodes.values()}
     if any(codes.values()):
         raise LiveError(f"nodes must end with exit code 0 when they are told to, got {codes}")
     return 0

@@ -21,7 +21,7 @@ from typing import Any
 from edge_opid.config.schema import Document, Shape, Table, kinds_of, read_text
 from edge_opid.errors import ConfigError, SettingError, shown
 from firmware_sim.scenario.checks import check_scenario
-from gateway.policy import Policy, PolicyError
+from gateway.policy import Policy
 
 __all__ = ["Event", "Scenario", "Trouble", "load_scenario", "parse_scenario", "shipped"]
 
@@ -199,7 +199,7 @@ def parse_scenario(text: str, path: Path = Path("scenario.toml")) -> Scenario:
         made = _built(found, path.stem)
         check_scenario(made)
         made.policy(1.0)
-    except (SettingError, PolicyError) as error:
+    except SettingError as error:
         raise document.blame(error.key, error) from error
     return made
 

@@ -34,7 +34,7 @@ Message = SensorRetired | SensorDeployed
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class SensorLife:
     """A sensor of a node, from the reading at which it begins to the one it no longer has."""
 
     sensor: Catalogued
@@ -122,7 +122,9 @@ class Script:
             node: open_world(scenario.world, seed, place) for place, node in enumerate(self.nodes)
         }
         self.classes = self._first.classes
-        self._lives: dict[str, list[Life]] = {node: self._beginning(node) for node in self.nodes}
+        self._lives: dict[str, list[SensorLife]] = {
+            node: self._beginning(node) for node in self.nodes
+        }
         self.announcements = tuple(self._announced())
         self._known = {node: self._told(node) for node in self.nodes}
         self._stretch = lru_cache(maxsize=KEPT * len(self.nodes))(self._computed)
@@ -134,7 +136,7 @@ class Script:
 
     # --- who there is -----------------------------------------------------------------------------
 
-    def lives(self, node: str) -> tuple[Life, ...]:
+    def lives(self, node: str) -> tuple[SensorLife, ...]:
         """Every sensor that the node ever has."""
         return tuple(self._lives[node])
 
@@ -167,13 +169,13 @@ class Script:
         """After which a sensor counts as silent."""
         return SILENT_READINGS * period_s
 
-    def _beginning(self, node: str) -> list[Life]:
+    def _beginning(self, node: str) -> list[SensorLife]:
         return [self._installed(node, self._first.sensor(r), 0) for r in self.scenario.sensors]
 
-    def _installed(self, node: str, sensor: Catalogued, place: int) -> Life:
+    def _installed(self, node: str, sensor: Catalogued, place: int) -> SensorLife:
         """One conversion a reading: chance is drawn once for each."""
         timed = replace(sensor, model=replace(sensor.model, period_s=self.scenario.every_s))
-        return Life(sensor, timed.simulated(self.seed, node, self._time_s(place)), place)
+        return SensorLife(sensor, timed.simulated(self.seed, node, self._time_s(place)), place)
 
     def _announced(self) -> Iterator[Announcement]:
         for event in self.scenario.events:

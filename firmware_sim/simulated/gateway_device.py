@@ -1,4 +1,4 @@
-"""The gateway on a simulated machine: the real runner, its database, and a fuse.
+"""The gateway on a simulated machine: the real loop, its database, and a fuse.
 
 The database outlives the process, as a file would. The fuse kills the process
 at any of the points where it matters: before and after a transaction, before a message leaves,
@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 from nacl.signing import SigningKey
 
 from edge_opid.link.contract import Delivery
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from edge_opid.wire import Channel, Topic
 from firmware_sim.chaos.witness import Witness
 from firmware_sim.simulated.clock import VirtualClock
@@ -116,7 +116,7 @@ class SimFitter:
         """Fit now."""
         self._line.append((self._clock.now_ms + FIT_MS, self._fit(job, now_ms)))
 
-    def finished(self) -> list[Outcome]:
+    def take_finished(self) -> list[Outcome]:
         """The outcomes whose time has come."""
         ready = [outcome for when_ms, outcome in self._line if when_ms <= self._clock.now_ms]
         self._line = [each for each in self._line if each[0] > self._clock.now_ms]

@@ -1,4 +1,4 @@
-"""The gateway's database as a few dicts: what `gateway.store.Store` promises, in microseconds.
+"""The gateway's database as a few dicts: what `gateway.store.FleetStore` promises, in microseconds.
 
 A transaction of the real one takes a millisecond or two, which is nothing for a gateway and most of
 the time of a simulation. So one run in sixteen has the real one, and a test holds the two to the
@@ -27,7 +27,7 @@ from gateway.registry import (
     SensorRecord,
     SummaryRecord,
 )
-from gateway.registry.fleet import Stored, node_of
+from gateway.registry.fleet import StoredFleet, node_of
 from gateway.store import CommandRecord, FleetStore
 from gateway.store.store import SUMMARIES_KEPT
 
@@ -84,7 +84,7 @@ class MemoryRecords(FleetStore):
 
     # --- questions --------------------------------------------------------------------------------
 
-    def fleet(self) -> Stored:
+    def fleet(self) -> StoredFleet:
         """As `FleetStore`."""
         newest = {(each.site, each.node): each for each in self._all(LayoutRecord)}
         owners = {each.change for each in newest.values()}
@@ -93,7 +93,7 @@ class MemoryRecords(FleetStore):
             for each in self._all(ChangeRecord)
             if each.state == ChangeState.GATHERING or each.id in owners
         ]
-        return Stored(
+        return StoredFleet(
             self._all(NodeRecord),
             self._all(SensorRecord),
             list(newest.values()),
@@ -139,7 +139,9 @@ class MemoryRecords(FleetStore):
     def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
         """As `FleetStore`."""
         number = len(self._commands) + 1
-        self._commands[number] = CommandRecord(number, site, node, payload, at_ms)
+        self._commands[number] = CommandRecord(
+            id=number, site=site, node=node, payload=payload, at_ms=at_ms
+        )
         return number
 
     def commands(self) -> list[CommandRecord]:

@@ -19,15 +19,16 @@ from edge_opid.link.packets import Framer, PacketError, UnusablePacket, UsablePa
 from edge_opid.link.queues import EVENTS_MAX, AckOrder, Outbox, Outgoing
 from edge_opid.wire.topics import check_filter, check_topic
 from firmware_sim.simulated.clock import dice
-from firmware_sim.simulated.network import Network, SimConnection
-from firmware_sim.simulated.packets import (
+from firmware_sim.simulated.network import (
     Confirm,
     Connect,
     ConnectionAccepted,
     Goodbye,
+    Network,
     Packet,
     PublishPacket,
     Raw,
+    SimConnection,
     Subscribe,
 )
 

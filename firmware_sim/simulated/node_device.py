@@ -16,8 +16,9 @@ from nacl.signing import VerifyKey
 from edge_opid.config.node import NodeConfig
 from edge_opid.link.contract import LinkError, Will
 from edge_opid.node.node import Node
-from edge_opid.service.loop import NodeLoop, SteadyClock
-from edge_opid.service.notify import Systemd
+from edge_opid.service.clock import SteadyClock
+from edge_opid.service.loop import NodeLoop
+from edge_opid.service.systemd import Systemd
 from edge_opid.store import StoreLimits
 from edge_opid.wire import Channel, NodeTopics, Status, encode
 from firmware_sim.chaos.node_checks import Chronicle, WatchedStore
@@ -156,7 +157,7 @@ class NodeDevice(Device):
         self.chronicle.noted(found.notes)
         self.chronicle.recovered(found.index, found.end, records)
         self.node = Node(self.config, self._keys)
-        self.node.restore(found.snapshot, records)
+        self.node.restore(found.snapshot, records, durable=store.settled)
         self.chronicle.restored(self.node, durable=store.settled)
         store.chronicle = self.chronicle  # type: ignore[attr-defined]
         self.link = self._link()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge_opid.errors import shown
 from firmware_sim.world.base import BLOCK_S, World
-from firmware_sim.world.errors import RecordingError, WorldError
+from firmware_sim.world.errors import WorldError
 from firmware_sim.world.greenhouse import Greenhouse
 from firmware_sim.world.machine import Machine
 from firmware_sim.world.street import Street
@@ -15,7 +15,6 @@ __all__ = [
     "WORLDS",
     "Greenhouse",
     "Machine",
-    "RecordingError",
     "Street",
     "Truth",
     "Truths",

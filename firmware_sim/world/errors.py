@@ -1,4 +1,4 @@
-"""What can be wrong with a simulated world, a sensor in it, or a recording of a real one."""
+"""What can be wrong with a simulated world or a sensor in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,3 @@ from edge_opid.errors import OpidError
 
 class WorldError(OpidError, ValueError):
     """The description of a world or of a sensor is at fault: a name, a number, a quantity."""
-
-
-class RecordingError(OpidError, ValueError):
-    """A recording, or what was asked of it, is at fault. The sentence names file, line, column."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from gateway.cli.context import CommandContext, OperatorError, open_desk
+from gateway.cli.context import CommandContext, OperatorError, open_context
 from gateway.cli.output import NOTHING, Terminal, moment, names, percent
-from gateway.cli.wait import Patience, still_open, watch, wave_of
+from gateway.cli.wait import Deadline, wait_for_reports, wave_of, what_is_late
 from gateway.registry import ChangeRecord, FitRecord, LayoutRecord
 from gateway.registry.fleet import Fleet
 
@@ -21,9 +21,9 @@ HEADINGS = "change", "group", "state", "opened", "gone", "come", "batch", "pushe
 
 def list_changes(given: Namespace, screen: Terminal) -> int:
     """The last changes, the newest first."""
-    with open_desk(given.config) as desk:
-        fleet = desk.fleet()
-        found = [change_facts(desk, fleet, each) for each in desk.store.changes(given.limit)]
+    with open_context(given.config) as context:
+        fleet = context.fleet()
+        found = [change_facts(context, fleet, each) for each in context.store.changes(given.limit)]
     if given.json:
         screen.json(found)
     else:
@@ -33,12 +33,12 @@ def list_changes(given: Namespace, screen: Terminal) -> int:
 
 def show_change(given: Namespace, screen: Terminal) -> int:
     """One change in full; with `--follow` once all of its nodes have reported."""
-    with open_desk(given.config) as desk:
-        change = find_change(desk, given.change)
+    with open_context(given.config) as context:
+        change = find_change(context, given.change)
         late = ""
         if given.follow:
-            late = _follow(desk, change, screen, Patience(given.wait_s))
-        facts = full_facts(desk, find_change(desk, change.id))
+            late = _follow(context, change, screen, Deadline(given.wait_s))
+        facts = full_facts(context, find_change(context, change.id))
     if given.json:
         screen.json(facts)
     else:
@@ -48,35 +48,35 @@ def show_change(given: Namespace, screen: Terminal) -> int:
     return 3 if late else 0
 
 
-def find_change(desk: CommandContext, number: int) -> ChangeRecord:
+def find_change(context: CommandContext, number: int) -> ChangeRecord:
     """The change of this number, or what there is instead."""
-    change = desk.store.change(number)
+    change = context.store.change(number)
     if change is None:
-        last = [each.id for each in desk.store.changes(1)]
+        last = [each.id for each in context.store.changes(1)]
         there = f"there are 1 to {last[0]}" if last else "there has been none yet"
         raise OperatorError(f"there is no change {number}: {there}")
     return change
 
 
 def _follow(
-    desk: CommandContext, change: ChangeRecord, screen: Terminal, patience: Patience
+    context: CommandContext, change: ChangeRecord, screen: Terminal, deadline: Deadline
 ) -> str:
     """Watch the wave of orders to those who are in the change; what is open when time is up."""
 
     def look() -> Any:
-        fleet = desk.fleet()
+        fleet = context.fleet()
         return wave_of(fleet, fleet.members(change.id))
 
     with screen.bar(f"change {change.id}") as advance:
-        return still_open(watch(look, patience, advance), patience)
+        return what_is_late(wait_for_reports(look, deadline, advance), deadline)
 
 
 # -- what JSON has ---------------------------------------------------------------------------------
 
 
-def change_facts(desk: CommandContext, fleet: Fleet, change: ChangeRecord) -> Facts:
+def change_facts(context: CommandContext, fleet: Fleet, change: ChangeRecord) -> Facts:
     """A change, without its fits; -1 where nothing was fitted or pushed yet."""
-    members = member_facts(desk, fleet, change)
+    members = member_facts(context, fleet, change)
     return {
         "id": change.id,
         "group": change.group,
@@ -94,13 +94,13 @@ def change_facts(desk: CommandContext, fleet: Fleet, change: ChangeRecord) -> Fa
     }
 
 
-def full_facts(desk: CommandContext, change: ChangeRecord) -> Facts:
+def full_facts(context: CommandContext, change: ChangeRecord) -> Facts:
     """A change with its fits and its members."""
-    fleet = desk.fleet()
+    fleet = context.fleet()
     return {
-        **change_facts(desk, fleet, change),
-        "fits": [fit_facts(fit) for fit in desk.store.fits(change.id)],
-        "members": member_facts(desk, fleet, change),
+        **change_facts(context, fleet, change),
+        "fits": [fit_facts(fit) for fit in context.store.fits(change.id)],
+        "members": member_facts(context, fleet, change),
     }
 
 
@@ -112,7 +112,7 @@ def fit_facts(fit: FitRecord) -> Facts:
         "chosen": fit.chosen,
         "why": fit.why,
         "pushed": fit.pushed,
-        "candidates": [dict(row) for row in fit.table],
+        "candidates": [dict(row) for row in fit.candidates],
         "pooled": list(fit.pooled),
         "refused": dict(fit.refused),
         "readings": fit.readings,
@@ -121,9 +121,9 @@ def fit_facts(fit: FitRecord) -> Facts:
     }
 
 
-def member_facts(desk: CommandContext, fleet: Fleet, change: ChangeRecord) -> list[Facts]:
+def member_facts(context: CommandContext, fleet: Fleet, change: ChangeRecord) -> list[Facts]:
     """Whoever was given a layout in this change, and whether it has reported."""
-    last = {(each.site, each.node): each for each in desk.store.members(change.id)}
+    last = {(each.site, each.node): each for each in context.store.members(change.id)}
     return [_member(fleet, layout) for layout in last.values()]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 from gateway.config import GatewayConfig, load_config
 from gateway.registry import NodeKey
 from gateway.registry.fleet import Fleet
@@ -18,13 +18,16 @@ from gateway.registry.text import listed
 from gateway.store import FleetStore
 
 
-class OperatorError(OpidError, ValueError):
+class OperatorError(RefusedError, ValueError):
     """What was asked for cannot be done, and nothing was changed."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("operator", sentence)
 
 
 @dataclass(frozen=True)
 class CommandContext:
-    """A configuration and its open database. It is nobody's master: it reads, and submits."""
+    """A configuration and its open database. It is nobody's leader: it reads, and submits."""
 
     config: GatewayConfig
     store: FleetStore
@@ -35,7 +38,7 @@ class CommandContext:
 
 
 @contextmanager
-def open_desk(path: Path) -> Iterator[CommandContext]:
+def open_context(path: Path) -> Iterator[CommandContext]:
     """The database that this configuration names; one that is not there is not made."""
     config = load_config(path, os.environ)
     _refuse_without_file(config)

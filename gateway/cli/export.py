@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from edge_opid.store.whole_file import write_whole
 from gateway.cli.changes import find_change
-from gateway.cli.context import CommandContext, OperatorError, open_desk
+from gateway.cli.context import CommandContext, OperatorError, open_context
 from gateway.cli.output import Terminal
 from gateway.registry import ChangeRecord, FitRecord
 
 if TYPE_CHECKING:
-    from gateway.tflite import Weights
+    from gateway.tflite import WeightType
 
 Floats = NDArray[np.float32]
 ROWS = ("bias", "centre", "scale", "kernel")
@@ -42,10 +42,10 @@ class ExportedPredictor:
 
 def export(given: Namespace, screen: Terminal) -> int:
     """Write the predictor of a change to a file; a failure leaves none."""
-    with open_desk(given.config) as desk:
-        change = find_change(desk, given.change)
-        fit = _pushed(desk, change)
-        predictor = predictor_of(change, fit, _classes(desk, change))
+    with open_context(given.config) as context:
+        change = find_change(context, given.change)
+        fit = _pushed(context, change)
+        predictor = predictor_of(change, fit, _classes(context, change))
     data = _npz(predictor) if given.format == "npz" else _tflite(predictor, given.weights)
     write_whole(given.out, data)
     shape = " and ".join(f"{len(predictor.names[what])} {what}" for what in ("columns", "classes"))
@@ -53,20 +53,20 @@ def export(given: Namespace, screen: Terminal) -> int:
     return 0
 
 
-def _pushed(desk: CommandContext, change: ChangeRecord) -> FitRecord:
+def _pushed(context: CommandContext, change: ChangeRecord) -> FitRecord:
     """The fit whose weights nodes have."""
-    fits = {fit.size: fit for fit in desk.store.fits(change.id)}
+    fits = {fit.size: fit for fit in context.store.fits(change.id)}
     if change.pushed not in fits:
         tried = f"it was fitted on {', '.join(map(str, fits))}" if fits else "it was not fitted yet"
         raise OperatorError(f"change {change.id} has pushed no weights: {tried}")
     return fits[change.pushed]
 
 
-def _classes(desk: CommandContext, change: ChangeRecord) -> tuple[str, ...]:
-    for group in desk.config.groups:
+def _classes(context: CommandContext, change: ChangeRecord) -> tuple[str, ...]:
+    for group in context.config.groups:
         if group.id == change.group:
             return group.classes
-    there = ", ".join(group.id for group in desk.config.groups)
+    there = ", ".join(group.id for group in context.config.groups)
     raise OperatorError(
         f"change {change.id} is of group {change.group!r}, and the configuration has {there}: only "
         "there its classes are named"
@@ -111,7 +111,7 @@ def _npz(predictor: ExportedPredictor) -> bytes:
     return data.getvalue()
 
 
-def _tflite(predictor: ExportedPredictor, weights: Weights) -> bytes:
+def _tflite(predictor: ExportedPredictor, weights: WeightType) -> bytes:
     from gateway.estage import LinearModel  # noqa: PLC0415 - scikit-learn takes a second to load
     from gateway.tflite import to_tflite  # noqa: PLC0415 - it needs the former
 
@@ -121,7 +121,7 @@ def _tflite(predictor: ExportedPredictor, weights: Weights) -> bytes:
             "--format npz, or fit without kernels (gateway.kernels = false)"
         )
     exact = {name: part.astype(float) for name, part in predictor.parts.items()}
-    model = LinearModel("exported", exact["V_z"], exact["V_a"], exact["bias"])
+    model = LinearModel(name="exported", V_z=exact["V_z"], V_a=exact["V_a"], bias=exact["bias"])
     names = predictor.names
     return to_tflite(
         exact["W_s"],

@@ -1,4 +1,4 @@
-"""`sensor list`, `node list`, `node show`: what the gateway knows of nodes and their sensors.
+"""`sensor list`, `node list`, `node show`, `node forget`: what is known of nodes and their sensors.
 
 What a node last said is in its record; what it should be is in its newest layout and its order.
 Where the two differ, an order is under way, or the node is away.
@@ -7,23 +7,28 @@ Where the two differ, an order is under way, or the node is away.
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from edge_opid.wire import Status, WireError, decode
-from gateway.cli.context import OperatorError, all_keys, find_node, open_desk
+from gateway.cli.context import CommandContext, OperatorError, all_keys, find_node, open_context
 from gateway.cli.output import NOTHING, Terminal, moment, names, number, percent
+from gateway.cli.sensors import now_ms, rehearse_open
+from gateway.cli.wait import Deadline, submit, wait_for_outcome
 from gateway.decisions.timekeeping import OWN
 from gateway.registry import DoubtRecord, NodeKey, NodeRecord, SensorRecord
 from gateway.registry.fleet import Fleet
+from gateway.registry.text import listed
+from gateway.store import FORGET
 
 Facts = dict[str, Any]
 
 
 def list_sensors(given: Namespace, screen: Terminal) -> int:
     """Every sensor of the fleet, or of one node, the retired ones included."""
-    with open_desk(given.config) as desk:
-        fleet = desk.fleet()
+    with open_context(given.config) as context:
+        fleet = context.fleet()
     keys = all_keys(fleet) if given.node is None else [find_node(fleet, given.node)]
     found = [sensor_facts(each) for key in keys for each in sensors_of(fleet, key)]
     if given.json:
@@ -36,8 +41,8 @@ def list_sensors(given: Namespace, screen: Terminal) -> int:
 
 def list_nodes(given: Namespace, screen: Terminal) -> int:
     """Every node, also those that are configured and have never spoken."""
-    with open_desk(given.config) as desk:
-        fleet = desk.fleet()
+    with open_context(given.config) as context:
+        fleet = context.fleet()
     found = [node_facts(fleet, key) for key in all_keys(fleet)]
     if given.json:
         screen.json(found)
@@ -50,8 +55,8 @@ def list_nodes(given: Namespace, screen: Terminal) -> int:
 
 def show_node(given: Namespace, screen: Terminal) -> int:
     """All that is known of one node."""
-    with open_desk(given.config) as desk:
-        fleet = desk.fleet()
+    with open_context(given.config) as context:
+        fleet = context.fleet()
     key = find_node(fleet, given.node)
     if key not in fleet.nodes:
         raise OperatorError(f"node {'/'.join(key)} has not introduced itself yet: is it running?")
@@ -83,7 +88,7 @@ def sensors_of(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:
 def sensor_facts(sensor: SensorRecord) -> Facts:
     """A sensor as JSON has it."""
     facts = asdict(sensor)
-    del facts["told_ms"]  # the gateway's own, to tell copies of an announcement by
+    del facts["announced_ms"]  # the gateway's own, to tell copies of an announcement by
     return {**facts, "state": str(sensor.state), "knots": list(sensor.knots)}
 
 
@@ -182,3 +187,46 @@ def _reported(wanted: int, reported: int) -> str:
     ('3', '4 (has 3)')
     """
     return str(wanted) if wanted == reported else f"{wanted} (has {reported})"
+
+
+# -- forgetting ------------------------------------------------------------------------------------
+
+WORDS = {
+    "sensors": ("sensor", "sensors"),
+    "layouts": ("layout", "layouts"),
+    "orders": ("order", "orders"),
+    "summaries": ("summary", "summaries"),
+    "examples": ("labelled instance", "labelled instances"),
+}
+
+
+def forget(given: Namespace, screen: Terminal) -> int:
+    """Everything of one node goes; the others, and the changes it was in, stay."""
+    with open_context(given.config) as context:
+        fleet = context.fleet()
+        rehearse_open(context, fleet)
+        key = find_node(fleet, given.node)
+        if key not in fleet.nodes:
+            raise OperatorError(f"nothing is known of node {'/'.join(key)}: nothing can go")
+        screen.lines(_what_goes(context, fleet, key))
+        if not given.yes:
+            raise OperatorError("nothing was changed: say --yes to have it forgotten")
+        number, served = submit(context, screen, key, FORGET, now_ms())
+        if not served:
+            return 0
+        code = wait_for_outcome(context, screen, number, Deadline(given.wait_s))
+        if not code:
+            screen.lines(["done"])
+        return code
+
+
+def _what_goes(context: CommandContext, fleet: Fleet, key: NodeKey) -> Iterator[str]:
+    """Line by line."""
+    where, counted = "/".join(key), context.store.row_counts(key)
+    what = ", ".join(f"{counted[t]} {words[counted[t] != 1]}" for t, words in WORDS.items())
+    yield f"{where}: {what} go"
+    yield f"{where}: its sensors are {listed(sorted(fleet.sensors[key]))}"
+    yield f"{where}: changes it was in, and their fits, stay: they are its group's"
+    group = fleet.group_of(key)
+    if group is not None:
+        yield f"{where}: group {group.id} still expects it: it may introduce itself again"

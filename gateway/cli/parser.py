@@ -8,9 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gateway.cli import changes, export, forget, nodes
-from gateway.cli import run as serving
-from gateway.cli import sensors as announce
+from gateway.cli import changes, export, nodes, run, sensors
 from gateway.cli.output import PROGRAM
 
 CONFIG = Path("/etc/opid-gateway/gateway.toml")
@@ -24,7 +22,7 @@ def parser() -> ArgumentParser:
     """The whole command line."""
     whole = ArgumentParser(prog=PROGRAM, description="Sensor events in, signed weights out.")
     verbs = whole.add_subparsers(required=True, metavar="VERB")
-    _serving(verbs)
+    _gateway(verbs)
     sensor = _noun(verbs, "sensor", "list, retire and deploy sensors")
     _sensor_list(sensor)
     _sensor_retire(sensor)
@@ -49,14 +47,14 @@ def _verb(verbs: Verbs, name: str, does: Callable[..., int], words: str) -> Argu
 # --- run, check, init -----------------------------------------------------------------------------
 
 
-def _serving(verbs: Verbs) -> None:
+def _gateway(verbs: Verbs) -> None:
     for name, does, words in (
-        ("run", serving.run, "serve until told to stop"),
-        ("check", serving.check, "validate a configuration and say what the gateway would do"),
+        ("run", run.run, "serve until told to stop"),
+        ("check", run.check, "validate a configuration and say what the gateway would do"),
     ):
         each = _verb(verbs, name, does, words)
         each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG")
-    init = _verb(verbs, "init", serving.init, "make keys, passwords and files of a new fleet")
+    init = _verb(verbs, "init", run.init, "make keys, passwords and files of a new fleet")
     init.add_argument("folder", type=Path, metavar="FOLDER")
     init.add_argument("--site", required=True)
     init.add_argument("--group", required=True, help="nodes with the same task")
@@ -87,14 +85,14 @@ def _sensor_list(verbs: Verbs) -> None:
 
 
 def _sensor_retire(verbs: Verbs) -> None:
-    each = _verb(verbs, "retire", announce.retire, "a sensor is gone for good")
+    each = _verb(verbs, "retire", sensors.retire, "a sensor is gone for good")
     _which_sensor(each)
     each.add_argument("--reason", required=True, metavar="TEXT", help="one line, for the record")
-    _waiting(each)
+    _wait(each)
 
 
 def _sensor_deploy(verbs: Verbs) -> None:
-    each = _verb(verbs, "deploy", announce.deploy, "a sensor joins")
+    each = _verb(verbs, "deploy", sensors.deploy, "a sensor joins")
     _which_sensor(each)
     each.add_argument("--role", required=True, help="what it measures: the name of its column")
     known = each.add_argument_group(
@@ -109,7 +107,7 @@ def _sensor_deploy(verbs: Verbs) -> None:
     known.add_argument(
         "--end-of-life", type=_date, metavar="DATE", help="when it will be retired: 2027-03-01"
     )
-    _waiting(each)
+    _wait(each)
 
 
 def _which_sensor(each: ArgumentParser) -> None:
@@ -118,12 +116,12 @@ def _which_sensor(each: ArgumentParser) -> None:
     each.add_argument("sensor", metavar="SENSOR")
 
 
-def _waiting(each: ArgumentParser) -> None:
+def _wait(each: ArgumentParser) -> None:
     each.add_argument("--wait", action="store_true", help="until every node concerned has reported")
-    _patience(each)
+    _wait_s(each)
 
 
-def _patience(each: ArgumentParser) -> None:
+def _wait_s(each: ArgumentParser) -> None:
     words = f"the longest to wait (default {WAIT_S:g}); then the exit code is 3"
     each.add_argument("--wait-s", type=_seconds, default=WAIT_S, metavar="S", help=words)
 
@@ -142,11 +140,11 @@ def _nodes(verbs: Verbs) -> None:
     _listing(verbs, "list", nodes.list_nodes, "every node, and what it last reported")
     show = _listing(verbs, "show", nodes.show_node, "all that is known of one node")
     show.add_argument("node", metavar="SITE/NODE")
-    gone = _verb(verbs, "forget", forget.forget, "delete all that is known of one node")
+    gone = _verb(verbs, "forget", nodes.forget, "delete all that is known of one node")
     gone.add_argument("config", type=Path, metavar="CONFIG")
     gone.add_argument("node", metavar="SITE/NODE", help="NODE will do if no other site has it")
     gone.add_argument("--yes", action="store_true", help="without it, only say what would go")
-    _patience(gone)
+    _wait_s(gone)
 
 
 def _changes(verbs: Verbs) -> None:
@@ -155,7 +153,7 @@ def _changes(verbs: Verbs) -> None:
     show = _listing(verbs, "show", changes.show_change, "one change: its fits and its nodes")
     show.add_argument("change", type=_number, metavar="ID")
     show.add_argument("--follow", action="store_true", help="wait until its nodes have reported")
-    _patience(show)
+    _wait_s(show)
 
 
 def _export(verbs: Verbs) -> None:

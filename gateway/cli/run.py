@@ -10,26 +10,26 @@ from collections.abc import Iterator
 from edge_opid import log
 from edge_opid.errors import ConfigError, OpidError
 from edge_opid.link.options import read_credentials, tls_context
-from edge_opid.service.notify import Systemd
+from edge_opid.service.systemd import Systemd
 from gateway.cli.output import Terminal
 from gateway.config import GatewayConfig, load_config, load_signing_key
 from gateway.setup.initialise import add_nodes, initialise, next_steps
 from gateway.setup.plan import SetupPlan
-from gateway.store import MasterError
+from gateway.store import LeaderError
 
 
 def run(given: Namespace, _screen: Terminal) -> int:
     """Serve until SIGTERM or SIGINT, then save, say goodbye, and end."""
     config = load_config(given.config, os.environ)
-    from gateway.wiring import open_runner  # noqa: PLC0415 - scikit-learn takes a second to load
+    from gateway.wiring import open_loop  # noqa: PLC0415 - scikit-learn takes a second to load
 
     log.set_up(config.log_level, os.environ)
     try:
-        with open_runner(config, Systemd(os.environ)) as runner:
+        with open_loop(config, Systemd(os.environ)) as loop:
             for each in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(each, lambda *_: runner.stop())
-            return runner.run()
-    except (ConfigError, MasterError):
+                signal.signal(each, lambda *_: loop.stop())
+            return loop.run()
+    except (ConfigError, LeaderError):
         raise  # the operator's: a sentence for them
     except (OpidError, OSError) as error:
         log.error("cannot go on", why=error)
@@ -63,7 +63,7 @@ def describe(config: GatewayConfig, public_key: str) -> Iterator[str]:
         yield f"group {group.id} of site {group.site}: {', '.join(group.nodes) or 'no nodes'}"
         yield f"  classes {', '.join(group.classes)}"
     yield f"a sensor silent for {policy.silence_s:g} s is retired"
-    sizes = ", ".join(map(str, policy.sizes()))
+    sizes = ", ".join(map(str, policy.batch_sizes()))
     yield f"a change is fitted on {sizes} labelled instances, for {policy.gather_s / 86400:g} days"
     yield f"weights travel as {policy.weights}; λ {policy.lam:g}, ρ {policy.rho:g}"
     lock = "without TLS" if broker.tls is None else f"TLS, trusting {broker.tls.ca}"

@@ -14,12 +14,19 @@ from datetime import datetime
 
 from edge_opid.errors import OpidError
 from edge_opid.wire import Event, SensorDeployed, SensorDescription, SensorRetired, decode, encode
-from gateway.cli.context import CommandContext, OperatorError, find_node, open_desk
+from gateway.cli.context import CommandContext, OperatorError, find_node, open_context
 from gateway.cli.output import Terminal
-from gateway.cli.wait import DONE, Patience, outcome_of, still_open, watch, wave_after
+from gateway.cli.wait import (
+    Deadline,
+    submit,
+    wait_for_outcome,
+    wait_for_reports,
+    wave_after,
+    what_is_late,
+)
 from gateway.decisions.cohorts import wanted
 from gateway.registry import NodeKey, SensorState
-from gateway.registry.events import happen
+from gateway.registry.events import apply_event
 from gateway.registry.fleet import Fleet
 from gateway.store import FORGET
 
@@ -62,20 +69,15 @@ def _end_of_life(end: datetime | None, at_ms: int) -> int | None:
 
 
 def _announce(given: Namespace, screen: Terminal, event: SensorRetired | SensorDeployed) -> int:
-    patience = Patience(given.wait_s)
-    with open_desk(given.config) as desk:
-        fleet = desk.fleet()
+    deadline = Deadline(given.wait_s)
+    with open_context(given.config) as context:
+        fleet = context.fleet()
         key = _served_node(fleet, given.node)
-        rehearse_open(desk, fleet)
-        told = list(rehearse(fleet, key, event, desk.config.policy.measure_readings))
-        served = desk.store.has_master()  # first: what fails must not leave a command behind
-        number = desk.store.submit(*key, encode(event), event.at_ms)
+        rehearse_open(context, fleet)
+        told = list(rehearse(fleet, key, event, context.config.policy.measure_readings))
         screen.lines(told)
-        if not served:
-            screen.remark(
-                f"no gateway serves {desk.config.database_shown}: command {number} waits for it"
-            )
-        return _wait(desk, screen, key, event.sensor, number, patience) if given.wait else 0
+        number, _ = submit(context, screen, key, encode(event), event.at_ms)
+        return _wait(context, screen, key, event.sensor, number, deadline) if given.wait else 0
 
 
 # -- before ----------------------------------------------------------------------------------------
@@ -92,15 +94,15 @@ def _served_node(fleet: Fleet, text: str) -> NodeKey:
     return key
 
 
-def rehearse_open(desk: CommandContext, fleet: Fleet) -> None:
+def rehearse_open(context: CommandContext, fleet: Fleet) -> None:
     """What other operators have asked for and the gateway has not obeyed yet comes first."""
-    for command in desk.store.commands():
+    for command in context.store.commands():
         if command.payload == FORGET:
             fleet.forget((command.site, command.node))
             continue
         try:
             event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
-            happen(fleet, (command.site, command.node), event, command.at_ms)
+            apply_event(fleet, (command.site, command.node), event, command.at_ms)
         except OpidError:
             continue  # the gateway will refuse it, and tell whoever asked
 
@@ -108,7 +110,7 @@ def rehearse_open(desk: CommandContext, fleet: Fleet) -> None:
 def rehearse(fleet: Fleet, key: NodeKey, event: Event, readings: int) -> Iterator[str]:
     """Let it happen to this copy of the fleet; what follows, line by line."""
     before = {each.role: each for each in wanted(fleet, key)} if key in fleet.nodes else {}
-    happen(fleet, key, event, now_ms())
+    apply_event(fleet, key, event, now_ms())
     after = {each.role: each for each in wanted(fleet, key)}
     where, sensor = "/".join(key), fleet.sensors[key][event.sensor]
     if sensor.state == SensorState.MEASURING:
@@ -136,25 +138,20 @@ def _columns(sensors: Sequence[SensorDescription]) -> str:
 
 
 def _wait(
-    desk: CommandContext,
+    context: CommandContext,
     screen: Terminal,
     key: NodeKey,
     sensor: str,
     number: int,
-    patience: Patience,
+    deadline: Deadline,
 ) -> int:
     """Until the gateway has obeyed and every node concerned has reported; the exit code."""
-    outcome = outcome_of(desk.store, number, patience)
-    if not outcome:
-        whose = "a gateway is running" if desk.store.has_master() else "no gateway is running"
-        screen.remark(f"command {number} is still open after {patience.seconds:g} s, and {whose}")
-        return 3
-    if outcome != DONE:
-        screen.remark(outcome)
-        return 2
+    code = wait_for_outcome(context, screen, number, deadline)
+    if code:
+        return code
     with screen.bar("nodes that have reported") as advance:
-        wave = watch(lambda: wave_after(desk.fleet(), key, sensor), patience, advance)
-    late = still_open(wave, patience)
+        wave = wait_for_reports(lambda: wave_after(context.fleet(), key, sensor), deadline, advance)
+    late = what_is_late(wave, deadline)
     if late:
         screen.remark(late)
         return 3

@@ -10,22 +10,21 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gateway.cli.output import Advance
+from gateway.cli.context import CommandContext
+from gateway.cli.output import Advance, Terminal
 from gateway.decisions.cohorts import unsettled
 from gateway.registry import NodeKey, SensorState
 from gateway.registry.fleet import Fleet
 from gateway.registry.text import listed
-from gateway.store import FleetStore
 
 POLL_S = 0.25  # the gateway looks for commands twice a second
 DONE = "done"
 
 
-class Patience:
+class Deadline:
     """Time that runs out.
 
-    >>> patience = Patience(0.0)
-    >>> patience.again()
+    >>> Deadline(0.0).pause()
     False
     """
 
@@ -33,8 +32,8 @@ class Patience:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
-    def again(self) -> bool:
-        """Pause, and say whether to look once more."""
+    def pause(self) -> bool:
+        """Let a little time pass before the next look; False where none is left."""
         left = self._end - time.monotonic()
         if left <= 0:
             return False
@@ -84,33 +83,58 @@ def wave_after(fleet: Fleet, key: NodeKey, sensor: str) -> AwaitedWave:
     return wave_of(fleet, fleet.members(change) if change else [key])
 
 
-def outcome_of(store: FleetStore, number: int, patience: Patience) -> str:
-    """How the command ended; nothing if it is still open when time is up."""
-    while True:
-        command = store.command(number)
-        if command is not None and command.outcome:
-            return command.outcome
-        if not patience.again():
-            return ""
+def submit(
+    context: CommandContext, screen: Terminal, key: NodeKey, payload: bytes, at_ms: int
+) -> tuple[int, bool]:
+    """Leave a command for the gateway: its number, and whether a gateway is there to obey it."""
+    served = context.store.has_leader()  # first: what fails must not leave a command behind
+    number = context.store.submit(*key, payload, at_ms)
+    if not served:
+        database = context.config.database_shown
+        screen.remark(f"no gateway serves {database}: command {number} waits for it")
+    return number, served
 
 
-def watch(look: Callable[[], AwaitedWave], patience: Patience, advance: Advance) -> AwaitedWave:
+def wait_for_outcome(
+    context: CommandContext, screen: Terminal, number: int, deadline: Deadline
+) -> int:
+    """Until the gateway has settled the command; 0 if it obeyed, else the exit code."""
+    while not (outcome := _outcome(context, number)):
+        if not deadline.pause():
+            running = "a" if context.store.has_leader() else "no"
+            late = f"command {number} is still open after {deadline.seconds:g} s"
+            screen.remark(f"{late}, and {running} gateway is running")
+            return 3
+    if outcome != DONE:
+        screen.remark(outcome)
+        return 2
+    return 0
+
+
+def _outcome(context: CommandContext, number: int) -> str:
+    command = context.store.command(number)
+    return "" if command is None else command.outcome
+
+
+def wait_for_reports(
+    look: Callable[[], AwaitedWave], deadline: Deadline, advance: Advance
+) -> AwaitedWave:
     """Look until the wave is over, or time is up; the last look."""
     while True:
         wave = look()
         advance(wave.done, wave.total)
-        if not wave.open or not patience.again():
+        if not wave.open or not deadline.pause():
             return wave
 
 
-def still_open(wave: AwaitedWave, patience: Patience) -> str:
+def what_is_late(wave: AwaitedWave, deadline: Deadline) -> str:
     """The sentence about a wave that took too long; nothing where it is over.
 
-    >>> still_open(AwaitedWave(2, {("street", "n1"): "has not reported order 3"}), Patience(0.0))
+    >>> what_is_late(AwaitedWave(2, {("street", "n1"): "has not reported order 3"}), Deadline(0.0))
     '1 of 2 nodes are not ready after 0 s: street/n1 has not reported order 3'
     """
     if not wave.open:
         return ""
     whom = listed(f"{'/'.join(key)} {why}" for key, why in wave.open.items())
     count = f"{len(wave.open)} of {wave.total}"
-    return f"{count} nodes are not ready after {patience.seconds:g} s: {whom}"
+    return f"{count} nodes are not ready after {deadline.seconds:g} s: {whom}"

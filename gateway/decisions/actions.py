@@ -23,7 +23,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Fit this change on the first `size` instances of its batch, and report to `fitted`."""
+    """Fit this change on the first `size` instances of its batch, and report to `on_fitted`."""
 
     change: int
     size: int

@@ -1,7 +1,8 @@
 """The life of a change: gather a batch, fit it at growing sizes, keep what is better, close.
 
-A fit takes seconds and happens elsewhere: `due` asks for it, `fitted` takes the result. Which fits
-are due follows from the records alone, so a gateway that was killed while fitting asks again.
+A fit takes seconds and happens elsewhere: `take_due` asks for it, `keep_fit` keeps the result.
+Which fits are due follows from the records alone, so a gateway that was killed while fitting asks
+again.
 """
 
 from __future__ import annotations
@@ -99,28 +100,38 @@ class Changes:
             return "example-not-needed"
         group = self._fleet.groups.get(change.group)
         if group is None:
-            return "example-not-needed"  # taken out of the configuration, see `due`
+            return "example-not-needed"  # taken out of the configuration, see `take_due`
         if example.label not in group.classes:
             sentence = f"label {example.label!r} of {'/'.join(key)} is none of {group.classes}"
             raise EventError("class", sentence)
-        number = (*key, example.instance.source, example.instance.boot, example.instance.seq)
-        if number in batch:
+        instance = example.instance
+        if (*key, instance.source, instance.boot, instance.seq) in batch:
             return "example-twice"
         self._check_asked(key, change)
-        values = dict(example.values)
         self._fleet.put(
-            ExampleRecord(change.id, *number, layout.version, example.label, values, len(batch))
+            ExampleRecord(
+                change=change.id,
+                site=key[0],
+                node=key[1],
+                source=instance.source,
+                boot=instance.boot,
+                seq=instance.seq,
+                layout_version=layout.version,
+                label=example.label,
+                values=dict(example.values),
+                place=len(batch),
+            )
         )
         return "examples"
 
     # -- what is due ---------------------------------------------------------------------------
 
-    def due(self, now_ms: int, *, sure: bool = True) -> list[Action]:
+    def take_due(self, now_ms: int, *, sure: bool = True) -> list[Action]:
         """Fits to make, and raw readings to forget; by a doubted clock no time is over."""
         actions: list[Action] = []
         for change in list(self._fleet.changes.values()):
             if change.state == ChangeState.CLOSED:
-                actions += self._tidied(change)
+                actions += self._tidy(change)
                 continue
             if change.group not in self._fleet.groups:
                 continue  # taken out of the configuration: it waits until it is back
@@ -140,7 +151,7 @@ class Changes:
         """
         count = len(self._fleet.examples[change.id])
         done = max(change.fitted, self._tried.get(change.id, -1))
-        reached = [size for size in self._policy.sizes() if done < size <= count]
+        reached = [size for size in self._policy.batch_sizes() if done < size <= count]
         return reached[0] if reached and self._summaries_in(change, now_ms) else None
 
     def _summaries_in(self, change: ChangeRecord, now_ms: int) -> bool:
@@ -155,7 +166,7 @@ class Changes:
         full = change.fitted >= self._policy.batch_max
         return full or (sure and now_ms - change.opened_ms > 1000 * self._policy.gather_s)
 
-    def _tidied(self, change: ChangeRecord) -> list[Action]:
+    def _tidy(self, change: ChangeRecord) -> list[Action]:
         """Once closed, its raw readings go; once nobody is in it, it is history."""
         if self._fleet.examples.pop(change.id, None):
             return [ForgetExamples(change.id)]
@@ -165,7 +176,7 @@ class Changes:
             self._tried.pop(change.id, None)
         return []
 
-    def fitted(self, fit: FitRecord) -> bool:
+    def keep_fit(self, fit: FitRecord) -> bool:
         """Keep a fit; whether the members should have its weights."""
         change = self._fleet.changes.get(fit.change)
         if change is None or fit.size <= change.fitted:

@@ -22,7 +22,7 @@ from gateway.registry.columns import columns_of
 from gateway.registry.fleet import Fleet
 
 
-def settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
+def take_settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
     """The nodes whose sensors have settled in another layout than they were told: once each."""
     found = []
     for key in sorted(fleet.touched & fleet.layouts.keys()):
@@ -36,7 +36,7 @@ def settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
 
 def wanted(fleet: Fleet, key: NodeKey) -> tuple[SensorDescription, ...]:
     """The sensors the node's layout should have now, by role."""
-    return tuple(fleet.described(sensor) for sensor in fleet.in_layout(key))
+    return tuple(fleet.description_of(sensor) for sensor in fleet.in_layout(key))
 
 
 def unsettled(fleet: Fleet, key: NodeKey) -> bool:
@@ -84,7 +84,14 @@ def _change_for(
         if same and change.state == ChangeState.GATHERING:
             return change
     gone = {sensor.role for sensor in before.sensors} - {sensor.role for sensor in after.sensors}
-    change = ChangeRecord(fleet.next_change, group, tuple(sorted(gone)), arrived, columns, now_ms)
+    change = ChangeRecord(
+        id=fleet.next_change,
+        group=group,
+        retired=tuple(sorted(gone)),
+        arrived=arrived,
+        columns=columns,
+        opened_ms=now_ms,
+    )
     fleet.put(change)
     return change
 

@@ -1,15 +1,16 @@
 """The gateway: messages, commands and time in, actions out. No I/O.
 
-What it decides is `put` into the fleet; whoever runs it saves `fleet.take_unsaved()` in one
-transaction, and only then performs the actions. Killed before, the message comes again; killed
-after, `connected` publishes every order that has not been reported. So nothing is done twice, and
-nothing is forgotten.
+Handlers write records; `tick` derives from the records what is due. So `handle` returns nothing:
+what it decides is `put` into the fleet. Whoever runs the gateway saves `fleet.take_unsaved()` in
+one transaction, and only then performs the actions of the ticks so far. Killed before, the message
+comes again; killed after, `on_connected` publishes every order that has not been reported. So
+nothing is done twice, nothing is forgotten, and there is no recovery code.
 
 | message | what the gateway does |
 |---|---|
 | `introduction` | adopts a node of its groups: its sensors, its layout, a first order |
 | `status` | notes what the node has obeyed; where it knows more than we do, orders anew |
-| sensor retired, silent, returned, deployed | `registry.lives` |
+| sensor retired, silent, returned, deployed | `registry.events` |
 | `summary` | keeps it for pooling |
 | `example` | one more labelled instance of the node's change |
 | `reading` | only while a sensor is being measured |
@@ -20,7 +21,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from nacl.signing import SigningKey
@@ -41,23 +41,23 @@ from edge_opid.wire import (
 )
 from gateway.decisions.actions import Action, Listen, Publish
 from gateway.decisions.changes import Changes
-from gateway.decisions.cohorts import advance, close_empty, settled
+from gateway.decisions.cohorts import advance, close_empty, take_settled
 from gateway.decisions.orders import OrderPublisher, OrderQueue
 from gateway.decisions.retirement import Retirement
 from gateway.decisions.timekeeping import KIND, Timekeeping
 from gateway.policy import Group, Policy
 from gateway.registry import EventError, FitRecord, NodeKey, SummaryRecord
-from gateway.registry.adoption import adopt, unannounced
-from gateway.registry.events import happen, reconcile
-from gateway.registry.fleet import Fleet, Stored
+from gateway.registry.adoption import adopt, unannounced_sentence
+from gateway.registry.events import apply_event, reconcile
+from gateway.registry.fleet import Fleet, StoredFleet
 from gateway.registry.measuring import Measuring
 from gateway.registry.reports import (
-    beyond_reach,
     check_reach,
-    check_summarised,
-    overtaken,
-    renumber,
-    reported,
+    check_summary,
+    is_ahead,
+    is_beyond_reach,
+    note_status,
+    renumber_layout,
 )
 
 EXPECTED = frozenset({"late", "stale"})
@@ -72,7 +72,7 @@ class Gateway:
         policy: Policy,
         groups: Iterable[Group],
         key: SigningKey,
-        stored: Stored | None = None,
+        stored: StoredFleet | None = None,
         pushed: Mapping[int, FitRecord] | None = None,
     ) -> None:
         self.policy = policy
@@ -85,29 +85,32 @@ class Gateway:
         self.complaints: deque[str] = deque(maxlen=16)
         """What was refused lately, in sentences, for the log."""
         self._measuring = Measuring(policy.measure_readings)
-        self._retiring = Retirement(self.fleet, policy)
+        self._retirement = Retirement(self.fleet, policy)
         self._listening: frozenset[str] = frozenset()
         self._time = Timekeeping(self.fleet)
-        self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], list[Action]]] = {
-            Introduction: self._introduced,
+        self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], None]] = {
+            Introduction: self._introduction,
             Status: self._status,
             SummaryMessage: self._summary,
             Example: self._example,
             Reading: self._reading,
         }
 
-    def subscriptions(self) -> list[str]:
-        """What is always listened to."""
+    def subscriptions(self) -> dict[str, int]:
+        """What is always listened to, and with which quality of service."""
         sites = sorted({group.site for group in self.fleet.groups.values()})
-        return [str(each) for site in sites for each in gateway_filters(site)]
+        return {str(each): 1 for site in sites for each in gateway_filters(site)}
 
     # -- messages ------------------------------------------------------------------------------
 
-    def handle(self, topic: str, payload: bytes, now_ms: int) -> list[Action]:
-        """Deal with one message. Whatever the bytes, this returns."""
-        return self._counted(partial(self._dispatch, topic, payload, now_ms))
+    def handle(self, topic: str, payload: bytes, now_ms: int) -> None:
+        """Write the records of one message; `tick` derives what is due. Whatever the bytes."""
+        try:
+            self._dispatch(topic, payload, now_ms)
+        except OpidError as error:
+            self._refuse(error)
 
-    def _dispatch(self, topic: str, payload: bytes, now_ms: int) -> list[Action]:
+    def _dispatch(self, topic: str, payload: bytes, now_ms: int) -> None:
         parsed = Topic.parse(topic)
         key = parsed.site, parsed.node
         if self.fleet.group_of(key) is None:
@@ -115,15 +118,16 @@ class Gateway:
         message = decode_on(parsed.channel, payload)
         handler = self._handlers.get(type(message))
         if handler is not None:
-            return handler(key, message, payload, now_ms)
-        return self._happen(key, message, now_ms)  # type: ignore[arg-type]  # an event
+            handler(key, message, payload, now_ms)
+        else:
+            self._happen(key, message, now_ms)  # type: ignore[arg-type]  # an event
 
     def command(self, key: NodeKey, event: Event, now_ms: int) -> str:
         """An operator's announcement; the sentence why not, or nothing."""
         try:
             self._happen(key, event, now_ms)
         except OpidError as error:
-            self._refused(error)
+            self._refuse(error)
             return str(error)
         return ""
 
@@ -142,61 +146,49 @@ class Gateway:
         self.counts["forgotten"] += 1
         return [Publish(str(Topic(*key, Channel.DESIRED)), b"", retain=True)]
 
-    def _counted(self, decide: Callable[[], list[Action]]) -> list[Action]:
-        try:
-            return decide()
-        except OpidError as error:
-            self._refused(error)
-            return []
-
-    def _refused(self, error: OpidError) -> None:
+    def _refuse(self, error: OpidError) -> None:
         reason = getattr(error, "reason", "error")
         self.counts[f"refused-{reason}"] += 1
         if reason not in EXPECTED:
             self.complaints.append(str(error))
 
-    def _happen(self, key: NodeKey, event: Event, now_ms: int) -> list[Action]:
-        happen(self.fleet, key, event, now_ms)
+    def _happen(self, key: NodeKey, event: Event, now_ms: int) -> None:
+        apply_event(self.fleet, key, event, now_ms)
         self.counts[event.kind] += 1
-        return []
 
-    def _introduced(
-        self, key: NodeKey, message: Introduction, _: bytes, now_ms: int
-    ) -> list[Action]:
+    def _introduction(self, key: NodeKey, message: Introduction, _: bytes, now_ms: int) -> None:
         group = self.fleet.group_of(key)
         assert group is not None  # strangers were refused
         if adopt(self.fleet, key, group, message, now_ms):
             self.counts["adopted"] += 1
             self.orders.want(key)
-            return []
+            return
         versions = message.version, message.layout_version
-        if overtaken(self.fleet, key, *versions, message.sensors):
+        if is_ahead(self.fleet, key, *versions, message.sensors):
             self._order_anew(key, *versions, now_ms)
         self._order_within_reach(key, message.version, now_ms)
-        sentence = unannounced(self.fleet, key, message)
+        sentence = unannounced_sentence(self.fleet, key, message)
         if sentence:
             self.counts["unannounced"] += 1
             self.complaints.append(sentence)
-        return []
 
-    def _status(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> list[Action]:
+    def _status(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> None:
         node = self.fleet.nodes.get(key)
         if node is None:
             self.counts["not-introduced"] += 1  # its introduction follows
-            return []
+            return
         if status.time_ms is None:  # its last will, with the versions of when it started
             self.fleet.put(replace(node, online=False))
-            return []
+            return
         check_reach(self.fleet, key, status.version, status.layout_version, now_ms)
-        if self._time.heard(key, status.time_ms, now_ms):
+        if self._time.compare(key, status.time_ms, now_ms):
             self.counts["clock-confirmed"] += 1
-        if reported(self.fleet, key, status, payload, now_ms):
-            self.publisher.heard(key, now_ms)
+        if note_status(self.fleet, key, status, payload, now_ms):
+            self.publisher.note_report(key, now_ms)
         reconcile(self.fleet, key, status.silent, now_ms)
-        if overtaken(self.fleet, key, status.version, status.layout_version):
+        if is_ahead(self.fleet, key, status.version, status.layout_version):
             self._order_anew(key, status.version, status.layout_version, now_ms)
         self._order_within_reach(key, status.version, now_ms)
-        return []
 
     def _order_anew(self, key: NodeKey, version: int, layout_version: int, now_ms: int) -> None:
         """A node that has obeyed more than we remember: our memory is an older one, or it lies."""
@@ -209,12 +201,12 @@ class Gateway:
             "speaks in its name",
             now_ms,
         )
-        renumber(self.fleet, key, layout_version, now_ms)
+        renumber_layout(self.fleet, key, layout_version, now_ms)
         self.orders.want(key)
 
     def _order_within_reach(self, key: NodeKey, version: int, now_ms: int) -> None:
         """A node that would refuse its order as too far ahead: somebody else has spoken for it."""
-        if not beyond_reach(self.fleet, key, version):
+        if not is_beyond_reach(self.fleet, key, version):
             return
         self._doubt(
             key,
@@ -231,25 +223,28 @@ class Gateway:
         self.complaints.append(sentence)
         self.fleet.doubt(key, kind, sentence, now_ms)
 
-    def _summary(
-        self, key: NodeKey, message: SummaryMessage, payload: bytes, now_ms: int
-    ) -> list[Action]:
-        check_summarised(self.fleet, key, message.layout_version, message.readings, now_ms)
+    def _summary(self, key: NodeKey, message: SummaryMessage, payload: bytes, now_ms: int) -> None:
+        check_summary(self.fleet, key, message.layout_version, message.readings, now_ms)
         self.counts["summaries"] += 1
-        self.fleet.put(SummaryRecord(*key, message.layout_version, payload, now_ms))
-        return []
+        self.fleet.put(
+            SummaryRecord(
+                site=key[0],
+                node=key[1],
+                layout_version=message.layout_version,
+                payload=payload,
+                at_ms=now_ms,
+            )
+        )
 
-    def _example(self, key: NodeKey, example: Example, *_: object) -> list[Action]:
+    def _example(self, key: NodeKey, example: Example, *_: object) -> None:
         self.counts[self.changes.gather(key, example)] += 1
-        return []
 
-    def _reading(self, key: NodeKey, reading: Reading, _: bytes, now_ms: int) -> list[Action]:
-        done = self._measuring.heard(self.fleet, key, reading.values, now_ms)
+    def _reading(self, key: NodeKey, reading: Reading, _: bytes, now_ms: int) -> None:
+        done = self._measuring.add_values(self.fleet, key, reading.values, now_ms)
         self.counts["measured"] += len(done)
-        for sentence in self._measuring.take_said():
+        for sentence in self._measuring.take_remarks():
             self.counts["values-set-aside"] += 1
             self.complaints.append(sentence)
-        return []
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -257,41 +252,48 @@ class Gateway:
         """Do what is due: retire, advance layouts, fit, publish again, listen to whom we must."""
         self._say(self._time.begin(now_ms))
         sure = self._time.sure
-        for error in self._retiring.due(now_ms, self.counts, sure=sure):
-            self._refused(error)
-        for key in settled(self.fleet, self.policy, now_ms):
-            self._counted(partial(self._advance, key, now_ms))
+        for error in self._retirement.retire_due(now_ms, self.counts, sure=sure):
+            self._refuse(error)
+        for key in take_settled(self.fleet, self.policy, now_ms):
+            self._advance(key, now_ms)
         actions: list[Action] = []
-        for key in self.orders.take():  # what cannot be done for one is done for the others
-            actions += self._counted(partial(self._order, key, now_ms))
-        actions += self.changes.due(now_ms, sure=sure)
-        actions += self.publisher.due(now_ms)
+        for key in self.orders.take():
+            actions += self._order(key, now_ms)
+        actions += self.changes.take_due(now_ms, sure=sure)
+        actions += self.publisher.take_due(now_ms)
         wanted = self._wanted_filters()
         if wanted != self._listening:
             self._listening = wanted
             actions.append(Listen(wanted))
         return actions
 
-    def clock_set(self, step_ms: int, now_ms: int) -> None:
+    def on_clock_set(self, step_ms: int, now_ms: int) -> None:
         """Somebody has set the clock, by so much, to now."""
         self._say(self._time.begin(now_ms - step_ms))
-        self._say(self._time.stepped(step_ms, now_ms))
-        self._retiring.stepped(step_ms)
-        self.publisher.stepped(step_ms)
+        self._say(self._time.shift(step_ms, now_ms))
+        self._retirement.shift(step_ms)
+        self.publisher.shift(step_ms)
 
     def _say(self, sentence: str) -> None:
         if sentence:
             self.counts[KIND] += 1
             self.complaints.append(sentence)
 
-    def _advance(self, key: NodeKey, now_ms: int) -> list[Action]:
-        advance(self.fleet, key, self.policy, now_ms)
+    def _advance(self, key: NodeKey, now_ms: int) -> None:
+        try:
+            advance(self.fleet, key, self.policy, now_ms)
+        except OpidError as error:  # what cannot be done for one is done for the others
+            self._refuse(error)
+            return
         self.counts["layouts"] += 1
         self.orders.want(key)
-        return []
 
     def _order(self, key: NodeKey, now_ms: int) -> list[Action]:
-        published = self.orders.order(key, now_ms)
+        try:
+            published = self.orders.order(key, now_ms)
+        except OpidError as error:
+            self._refuse(error)
+            return []
         self.counts["orders"] += 1
         return [published]
 
@@ -301,34 +303,34 @@ class Gateway:
         return self.orders.busy
 
     def _wanted_filters(self) -> frozenset[str]:
-        keys = self._measuring.listening(self.fleet)
+        keys = self._measuring.refresh(self.fleet)
         return frozenset(str(NodeTopics(*key).reading_filter()) for key in keys)
 
     # -- fits ----------------------------------------------------------------------------------
 
-    def fitted(self, fit: FitRecord) -> None:
+    def on_fitted(self, fit: FitRecord) -> None:
         """A fit is done: keep it, and where it is better, tell every member."""
         self.counts["fits"] += 1
         for node, why in fit.refused.items():
             self.counts["fit-without"] += 1
             self.complaints.append(f"change {fit.change} was fitted without {node}: {why}")
-        if self.changes.fitted(fit):
+        if self.changes.keep_fit(fit):
             for key in self.fleet.members(fit.change):
                 self.orders.want(key)
 
-    def fit_failed(self, change: int, why: str) -> None:
+    def on_fit_failed(self, change: int, why: str) -> None:
         """A fit that raised is counted; it is tried again when the batch has grown."""
         self.counts["fit-failed"] += 1
         self.complaints.append(f"change {change} could not be fitted: {why}")
 
     # -- the connection ------------------------------------------------------------------------
 
-    def connected(self, session_present: bool, now_ms: int) -> list[Action]:
+    def on_connected(self, session_present: bool, now_ms: int) -> list[Action]:
         """Publish what may not have arrived: the unreported orders, or all if all was lost."""
-        self._retiring.listen(now_ms)
+        self._retirement.listen(now_ms)
         keys = self.publisher.unreported() if session_present else list(self.fleet.orders)
-        return [*self.publisher.again(keys, now_ms)]
+        return [*self.publisher.publish_again(keys, now_ms)]
 
-    def disconnected(self) -> None:
-        """Nothing is heard until `connected`: nobody's silence counts meanwhile."""
-        self._retiring.listen(None)
+    def on_disconnected(self) -> None:
+        """Nothing is heard until `on_connected`: nobody's silence counts meanwhile."""
+        self._retirement.listen(None)

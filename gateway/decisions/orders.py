@@ -2,18 +2,15 @@
 
 1. A version is used once: the order is saved before it is published, and the next one is above
    both the last order and what is believed of the node (a restored database knows less). Only where
-   that would be too far ahead for the node to follow it is lower: `registry.reported`.
+   that would be too far ahead for the node to follow it is lower: `registry.reports`.
 2. An order is absolute: layout, classes, weights, all of it. A node that slept through three
    changes obeys the last one and has missed nothing.
 3. After a key rotation an order that the new key did not sign is given again, under a new version:
    made from the records, for what lies in a database is not signed unseen.
 4. While a node that is online has not reported an order, it is published again, at growing
    intervals; when the broker has lost its memory, all orders are.
-
-Which nodes need another order, and a few of them at a time.
-
-What a node should hear follows from the records (its newest layout, the weights of its change), so
-a wave that was cut off goes on after the restart.
+5. Which nodes need another order follows from the records (the newest layout, the weights of its
+   change), so a wave that was cut off goes on after the restart. A few are signed at each tick.
 """
 
 from __future__ import annotations
@@ -75,7 +72,17 @@ class OrderPublisher:
         )
         payload = seal_desired(desired, self._key)
         size = -1 if model is None else model.size
-        fleet.put(OrderRecord(*key, desired.version, layout.version, payload, now_ms, size))
+        fleet.put(
+            OrderRecord(
+                site=key[0],
+                node=key[1],
+                version=desired.version,
+                layout_version=layout.version,
+                payload=payload,
+                at_ms=now_ms,
+                fit=size,
+            )
+        )
         self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
         self._foreign.discard(key)
         return self._publication(key)
@@ -91,25 +98,24 @@ class OrderPublisher:
 
     # -- keeping after them --------------------------------------------------------------------
 
-    def reported(self, key: NodeKey) -> bool:
+    def is_reported(self, key: NodeKey) -> bool:
         """Whether the node has obeyed the order in force, or none is."""
         order = self._fleet.orders.get(key)
-        done = order is None or self._fleet.nodes[key].reported_version >= order.version
-        if done:
-            self._waiting.pop(key, None)
-        return done
+        return order is None or self._fleet.nodes[key].reported_version >= order.version
 
     def forget(self, key: NodeKey) -> None:
         """Nobody waits for this node's report."""
         self._waiting.pop(key, None)
         self._foreign.discard(key)
 
-    def heard(self, key: NodeKey, now_ms: int) -> None:
+    def note_report(self, key: NodeKey, now_ms: int) -> None:
         """The node says what it obeys. A power cut may have taken back what it had reported."""
-        if not self.reported(key):
+        if self.is_reported(key):
+            self._waiting.pop(key, None)
+        else:
             self._waiting.setdefault(key, (now_ms + self._first_ms, self._first_ms))
 
-    def stepped(self, step_ms: int) -> None:
+    def shift(self, step_ms: int) -> None:
         """The clock was set: what is due in a minute is still due in a minute."""
         self._waiting = {
             key: (due_ms + step_ms, waited_ms) for key, (due_ms, waited_ms) in self._waiting.items()
@@ -117,25 +123,28 @@ class OrderPublisher:
 
     def unreported(self) -> list[NodeKey]:
         """The nodes that have an order to obey yet."""
-        return [key for key in self._fleet.orders if not self.reported(key)]
+        return [key for key in self._fleet.orders if not self.is_reported(key)]
 
-    def again(self, keys: Iterable[NodeKey], now_ms: int) -> list[Publish]:
+    def publish_again(self, keys: Iterable[NodeKey], now_ms: int) -> list[Publish]:
         """Publish these nodes' orders anew, and begin with the shortest interval."""
         found = []
         for key in keys:
             if key in self._fleet.orders and self.is_signed(key):  # if not, another follows
                 found.append(self._publication(key))
-                if not self.reported(key):
+                if not self.is_reported(key):
                     self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
         return found
 
-    def due(self, now_ms: int) -> list[Publish]:
+    def take_due(self, now_ms: int) -> list[Publish]:
         """Orders of nodes that are online and have not obeyed for too long."""
         found = []
         for key, (due_ms, waited_ms) in list(self._waiting.items()):
-            if now_ms < due_ms or self.reported(key) or not self._fleet.nodes[key].online:
+            if now_ms < due_ms:
                 continue
-            if not self.is_signed(key):
+            if self.is_reported(key):
+                del self._waiting[key]
+                continue
+            if not self._fleet.nodes[key].online or not self.is_signed(key):
                 continue
             longer_ms = min(2 * waited_ms, self._longest_ms)
             self._waiting[key] = (now_ms + longer_ms, longer_ms)

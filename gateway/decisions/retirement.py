@@ -10,7 +10,7 @@ from collections import Counter
 
 from gateway.policy import Policy
 from gateway.registry import EventError, NodeKey
-from gateway.registry.events import overdue, retire
+from gateway.registry.events import overdue_sensors, retire
 from gateway.registry.fleet import Fleet
 
 
@@ -26,15 +26,15 @@ class Retirement:
         """Messages arrive since then; None: they do not."""
         self._since_ms = since_ms
 
-    def stepped(self, step_ms: int) -> None:
+    def shift(self, step_ms: int) -> None:
         """The clock was set: messages arrive for as long as they did."""
         if self._since_ms is not None:
             self._since_ms += step_ms
 
-    def due(self, now_ms: int, counts: Counter[str], *, sure: bool) -> list[EventError]:
+    def retire_due(self, now_ms: int, counts: Counter[str], *, sure: bool) -> list[EventError]:
         """Retire whose time has come, counted by reason; what speaks against it, if it is news."""
         kept, news = set(), []
-        for key, sensor, event, why in overdue(
+        for key, sensor, event, why in overdue_sensors(
             self._fleet, self._policy, now_ms, hearing=self._hears(now_ms), sure=sure
         ):
             try:

@@ -52,27 +52,27 @@ class Timekeeping:
             return ""
         self._began = True
         away_ms = now_ms - self._last_ms
-        self._fleet.no_later_than(now_ms)
+        self._fleet.cap_times(now_ms)
         if away_ms > AWAY_MS:
-            self._fleet.skip(away_ms, now_ms)
+            self._fleet.shift_times(away_ms, now_ms)
         if away_ms > DOUBT_MS or away_ms < -BEHIND_MS:
             return self._doubt(
                 f"and when a node was last heard it was {_date(self._last_ms)}", now_ms
             )
         return ""
 
-    def stepped(self, step_ms: int, now_ms: int) -> str:
+    def shift(self, step_ms: int, now_ms: int) -> str:
         """The clock was set, by so much, to now; the sentence about it."""
-        self._fleet.skip(step_ms, now_ms)
-        self._fleet.no_later_than(now_ms)
+        self._fleet.shift_times(step_ms, now_ms)
+        self._fleet.cap_times(now_ms)
         self._agrees.clear()
         what = f"it was set by {step_ms / 1000:+.0f} s"
         if step_ms > DOUBT_MS:
             return self._doubt(what, now_ms)
         return f"the clock says {_date(now_ms)}: {what}; silence is counted on as before"
 
-    def heard(self, key: NodeKey, time_ms: int, now_ms: int) -> bool:
-        """A node has told the time; whether that ends our doubts."""
+    def compare(self, key: NodeKey, time_ms: int, now_ms: int) -> bool:
+        """Compare with the time that a node has told; whether that ends our doubts."""
         self._agrees[key] = abs(time_ms - now_ms) <= AGREE_MS
         votes = list(self._agrees.values())
         if self.sure or 2 * sum(votes) <= len(votes):

@@ -8,18 +8,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class BatchError(OpidError, ValueError):
+class BatchError(RefusedError, ValueError):
     """The labelled batch is at fault: other lengths, labels out of range, numbers not finite."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("batch", sentence)
 
 
 @dataclass(frozen=True)
-class Survivors:
+class SurvivorColumns:
     """The surviving sensors' own columns, and how sure the C-stage is of their weights."""
 
     Xs: Floats
@@ -28,14 +31,14 @@ class Survivors:
     """d_s×d_s: G_ss + ρI of the C-stage, positive definite."""
 
     @classmethod
-    def of(cls, Xs: ArrayLike, gram: ArrayLike, rho: float) -> Survivors:
+    def of(cls, Xs: ArrayLike, gram: ArrayLike, rho: float) -> SurvivorColumns:
         """From the survivors' part of the Gram matrix; ρ as W^(s) was solved with."""
         gram = np.array(gram, float)
         return cls(np.array(Xs, float), gram + rho * np.eye(len(gram)))
 
-    def take(self, rows: Ints) -> Survivors:
+    def take(self, rows: Ints) -> SurvivorColumns:
         """These instances only."""
-        return Survivors(self.Xs[rows], self.precision)
+        return SurvivorColumns(self.Xs[rows], self.precision)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Batch:
     y: Ints
     """Class indices, n."""
     classes: int
-    survivors: Survivors | None = None
+    survivors: SurvivorColumns | None = None
     """What Z was made of, where the caller has it."""
 
     @classmethod
@@ -64,7 +67,7 @@ class Batch:
         Xa: ArrayLike,
         y: ArrayLike,
         classes: int,
-        survivors: Survivors | None = None,
+        survivors: SurvivorColumns | None = None,
     ) -> Batch:
         """A batch in float64, or a `BatchError` that says what does not fit."""
         batch = cls(np.array(Z, float), np.array(Xa, float), np.array(y, int), classes, survivors)
@@ -114,7 +117,7 @@ class Batch:
         return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
 
 
-def check_survivors(survivors: Survivors, n: int) -> None:
+def check_survivors(survivors: SurvivorColumns, n: int) -> None:
     """Refuse columns that are not the batch's, or a precision that is not theirs."""
     Xs, precision = survivors.Xs, survivors.precision
     width = Xs.shape[1] if Xs.ndim == 2 else -1

@@ -6,7 +6,7 @@ chosen: their scores are added up,
 
     (1 − u − w)·t₀·Z + u·t₁·update + w·OPIDe
 
-which folds to one matrix. t₀ and t₁ take least-squares scores to log-odds, each by the smallest
+which is one matrix. t₀ and t₁ take least-squares scores to log-odds, each by the smallest
 held-out log-loss. (u, w) has the smallest log-loss *plus two standard errors* of its difference
 from Z alone: what is not sure to be better costs as much as it might be worse. With few labels that
 leaves Z; with more, the shares grow by themselves. Decision 15 has the figures.
@@ -23,7 +23,7 @@ import numpy as np
 from gateway.estage.batch import Batch, Floats, Ints, standard_errors
 from gateway.estage.models import LinearPath
 from gateway.estage.opide import Opide
-from gateway.estage.tuning import Single, instance_losses, log_loss, one_of
+from gateway.estage.tuning import OneSetting, instance_losses, log_loss, one_of
 from gateway.estage.update import Update
 
 PARTS = 10
@@ -35,7 +35,7 @@ TEMPERATURES: Floats = np.geomspace(1, 30, 25)
 """t's grid: a least-squares score has a slope of 4 near ½, and more where classes are clear."""
 
 
-class AsItIs(Single):
+class CStageScores(OneSetting):
     """The C-stage's own scores: a form with one setting and nothing to fit."""
 
     name, count = "z", 1
@@ -44,11 +44,11 @@ class AsItIs(Single):
         """The same for each training part."""
         c = batch.classes
         V_z, V_a, bias = np.eye(c)[None], np.zeros((1, batch.new, c)), np.zeros((1, c))
-        return [LinearPath(self.name, V_z, V_a, bias, {}) for _ in held]
+        return [LinearPath(name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={}) for _ in held]
 
 
-Form = AsItIs | Update | Opide
-FORMS: tuple[Form, ...] = (AsItIs(), Update(), Opide())
+MixedForm = CStageScores | Update | Opide
+FORMS: tuple[MixedForm, ...] = (CStageScores(), Update(), Opide())
 """What is mixed, Z first."""
 
 
@@ -86,13 +86,13 @@ class Mixture:
         return np.concatenate([part * own for part, own in zip(share, settings, strict=True)])
 
 
-def forms_for(batch: Batch) -> tuple[Form, ...]:
+def forms_for(batch: Batch) -> tuple[MixedForm, ...]:
     """All forms; without the survivors' columns there is no update."""
     known = batch.survivors is not None
     return tuple(form for form in FORMS if known or not isinstance(form, Update))
 
 
-def split(scores: Floats, batch: Batch) -> Iterator[tuple[Form, Floats]]:
+def split(scores: Floats, batch: Batch) -> Iterator[tuple[MixedForm, Floats]]:
     """Each form with its own part of R×P×n×c held-out scores."""
     start = 0
     for form in forms_for(batch):
@@ -119,12 +119,12 @@ def joined(name: str, parts: Sequence[LinearPath]) -> LinearPath:
     counts = [len(part.bias) for part in parts]
     own = {p.name: np.repeat(one_of(len(parts), k), counts) for k, p in enumerate(parts)}
     return LinearPath(
-        name,
-        np.concatenate([part.V_z for part in parts]),
-        np.concatenate([part.V_a for part in parts]),
-        np.concatenate([part.bias for part in parts]),
-        own,
-        survivors_part(parts),
+        name=name,
+        V_z=np.concatenate([part.V_z for part in parts]),
+        V_a=np.concatenate([part.V_a for part in parts]),
+        bias=np.concatenate([part.bias for part in parts]),
+        settings=own,
+        V_s=survivors_part(parts),
     )
 
 

@@ -31,7 +31,7 @@ class Model(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LinearModel:
     """Z V_z + X^(a) V_a + bias, whichever way the three were found.
 
@@ -68,7 +68,9 @@ def survivors_of(name: str, Xs: ArrayLike | None) -> Floats:
 
 def z_alone(classes: int, new: int) -> LinearModel:
     """The C-stage's W^(s) as it is: nothing learned, nothing to lose."""
-    return LinearModel("z", np.eye(classes), np.zeros((new, classes)), np.zeros(classes))
+    return LinearModel(
+        name="z", V_z=np.eye(classes), V_a=np.zeros((new, classes)), bias=np.zeros(classes)
+    )
 
 
 class Path(Protocol):
@@ -83,7 +85,7 @@ class Path(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LinearPath:
     """P linear models as three stacked arrays."""
 
@@ -114,7 +116,9 @@ class LinearPath:
             what: float(mixture[used] @ values[used]) for what, values in self.settings.items()
         }
         V_s = None if self.V_s is None else np.tensordot(mixture, self.V_s, 1)
-        return LinearModel(self.name, parts[0], parts[1], parts[2], details, V_s)
+        return LinearModel(
+            name=self.name, V_z=parts[0], V_a=parts[1], bias=parts[2], details=details, V_s=V_s
+        )
 
 
 def keep_unseen(

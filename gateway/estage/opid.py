@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from gateway.estage.batch import Batch, Floats, Ints
 from gateway.estage.fold_sums import Sums, training_sums
 from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
-from gateway.estage.tuning import Single, tuned
+from gateway.estage.tuning import OneSetting, tuned
 
 Penalty = Literal["balanced", "printed"]
 STRENGTHS = 10.0 ** np.linspace(4, -4, 17)
@@ -159,7 +159,7 @@ def penalties(penalty: Penalty, c: int, d_a: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Opid(Single):
+class Opid(OneSetting):
     """The candidate: OPID for every γ of the grid."""
 
     penalty: Penalty = "balanced"
@@ -191,7 +191,11 @@ class Opid(Single):
             seen = seen_classes(batch, np.delete(every, rows))
             keep_unseen(best.u[f], V_a[f], bias[f], seen)
             settings = {"gamma": gamma, "w1": w1[f]}
-            found.append(LinearPath(self.name, best.u[f], V_a[f], bias[f], settings))
+            found.append(
+                LinearPath(
+                    name=self.name, V_z=best.u[f], V_a=V_a[f], bias=bias[f], settings=settings
+                )
+            )
         return found
 
     def _gamma(self, batch: Batch, p2: float) -> Floats:

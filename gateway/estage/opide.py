@@ -49,7 +49,7 @@ class Opide:
         # A least-squares score z is a probability; its log-odds are 4(z − ½) near ½.
         keep_unseen(V_z, V_a, bias, seen_classes(batch, rows), slope=4.0, offset=-2.0)
         w1 = np.repeat([1.0, 0.0], len(costs))
-        return LinearPath(self.name, V_z, V_a, bias, {"w1": w1})
+        return LinearPath(name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={"w1": w1})
 
     def choose(self, scores: Floats, batch: Batch) -> Floats:
         """α₁ and α₂ for each classifier by itself, then w₁."""

@@ -2,8 +2,8 @@
 
 1. The mixture (`estage.mixture`) gives each form the share that held-out instances surely speak
    for, and is one matrix. Where they speak for nothing, it is Z: the C-stage as it is.
-2. Kernels have no place in a mixture, since they do not fold. One is taken only if it is right on
-   held-out instances more often than the mixture, by more than 1.5 standard errors of the
+2. Kernels have no place in a mixture, since the sum would be no matrix. One is taken only if it is
+   right on held-out instances more often than the mixture, by more than 1.5 standard errors of the
    difference, instance by instance (copies of a row count as one).
 3. Held out means: neither fitted nor tuned nor mixed on that instance. Folds are repeated with
    other seeds.
@@ -21,7 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.estage.batch import Batch, Floats, Ints, Survivors, standard_errors, stratified_folds
+from gateway.estage.batch import (
+    Batch,
+    Floats,
+    Ints,
+    SurvivorColumns,
+    standard_errors,
+    stratified_folds,
+)
 from gateway.estage.kernel.exact import KernelOpid
 from gateway.estage.kernel.landmark import COMPACT
 from gateway.estage.mixture import Mixture
@@ -34,7 +41,7 @@ ALL: tuple[Candidate, ...] = (*LINEAR, KernelOpid())
 TIERS = {"z": 0, "mixture": 1, "kernel": 2, COMPACT: 2}
 """How simple: 0 the C-stage as it is, 1 one matrix, 2 a kernel."""
 KERNEL_TIER = 2
-PATIENCE = 1.5
+LEAD_ERRORS = 1.5
 """How many standard errors one matrix may be behind a kernel."""
 NODE_FOLDS = 8
 """At most so many fits without some nodes: of a large cohort several are left out at once."""
@@ -44,7 +51,7 @@ LABELLED_MIN = 6
 """Fewer different instances than this cannot teach anything."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One line of the table of candidates."""
 
@@ -86,7 +93,7 @@ def fit_best(
     y: ArrayLike,
     classes: int,
     *,
-    survivors: Survivors | None = None,
+    survivors: SurvivorColumns | None = None,
     seed: int = 0,
     candidates: Sequence[Candidate] = ALL,
     folds: int = FOLDS,
@@ -115,19 +122,21 @@ def fit_best(
         return BestModel(models["z"], (), f"z, because {obstacle}.", right["z"])
     splits = splits_of(batch, seed, folds, repeats)
     for candidate in candidates:
-        if suits(candidate, batch):
+        if is_applicable(candidate, batch):
             found = held_out(candidate, batch, splits)
             models[candidate.name] = found.whole.mixed(candidate.choose(found.scores, batch))
             right[candidate.name] = hits_of(candidate, found, batch)
     table = tabulate(right, batch)
-    name, why = taken(table, learned=adds_something(models))
+    name, why = choice(table, learned=adds_something(models))
     chosen = next((each for each in candidates if each.name == name), None)
     if chosen is not None and nodes is not None:
-        name, why = judged(chosen, why, batch, nodes)
+        name, why = choice_across_nodes(chosen, why, batch, nodes)
     return BestModel(models[name], table, why, right[name])
 
 
-def judged(chosen: Candidate, why: str, batch: Batch, nodes: Sequence[Hashable]) -> tuple[str, str]:
+def choice_across_nodes(
+    chosen: Candidate, why: str, batch: Batch, nodes: Sequence[Hashable]
+) -> tuple[str, str]:
     """The chosen candidate's name, or Z's, and why: rule 4."""
     better, worse = verdicts(chosen, batch, nodes)
     if worse <= better:
@@ -185,7 +194,7 @@ def hits_of(candidate: Candidate, found: HeldOut, batch: Batch) -> Floats:
     return np.asarray(np.mean(honest.argmax(-1) == batch.y, axis=0))
 
 
-def suits(candidate: Candidate, batch: Batch) -> bool:
+def is_applicable(candidate: Candidate, batch: Batch) -> bool:
     """A kernel cannot keep the C-stage's score for a class that nobody labelled."""
     return not isinstance(candidate, KernelOpid) or len(np.unique(batch.y)) == batch.classes
 
@@ -207,18 +216,18 @@ def tabulate(right: dict[str, Floats], batch: Batch) -> tuple[Row, ...]:
     leader = max(right, key=lambda name: (right[name].mean(), -TIERS[name]))
     rows = [
         Row(
-            name,
-            float(hits.mean()),
-            float(np.mean(right[leader] - hits)),
-            float(standard_errors(right[leader] - hits, batch)),
-            TIERS[name],
+            name=name,
+            accuracy=float(hits.mean()),
+            behind=float(np.mean(right[leader] - hits)),
+            error=float(standard_errors(right[leader] - hits, batch)),
+            tier=TIERS[name],
         )
         for name, hits in right.items()
     ]
     return tuple(sorted(rows, key=lambda row: (row.tier, -row.accuracy)))
 
 
-def taken(table: Sequence[Row], learned: bool) -> tuple[str, str]:
+def choice(table: Sequence[Row], learned: bool) -> tuple[str, str]:
     """The chosen row's name, and why: rules 1 and 2."""
     rows = {row.name: row for row in table}
     linear = rows["mixture" if learned else "z"]
@@ -230,6 +239,6 @@ def taken(table: Sequence[Row], learned: bool) -> tuple[str, str]:
     if leader.tier < KERNEL_TIER:
         return "z", f"z is {share}, and nothing is surely better."
     lead = f"by {100 * linear.behind:.1f} ± {100 * linear.error:.1f} points"
-    if linear.behind <= PATIENCE * linear.error + 1e-12:
+    if linear.behind <= LEAD_ERRORS * linear.error + 1e-12:
         return linear.name, f"{linear.name} is {share}; {leader.name} leads {lead}, not enough."
     return leader.name, f"{linear.name} is {share}; {leader.name} leads {lead}."

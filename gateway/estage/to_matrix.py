@@ -16,7 +16,7 @@ Dtype = Literal["float32", "float16"]
 
 
 @dataclass(frozen=True)
-class Folded:
+class ColumnWeights:
     """x_s·survivors + x_a·new + bias: W^(s), V^(s), V̄, w₁ and w₂ multiplied out."""
 
     survivors: Floats
@@ -36,8 +36,8 @@ class Folded:
         A layout's own constant column is one of the survivors: `bias_column` says which, and the
         bias is then added to that row instead of getting one of its own.
 
-        >>> folded = Folded(np.ones((2, 2)), np.zeros((1, 2)), np.array([0.5, 0.0]))
-        >>> folded.matrix(bias_column=1).tolist()
+        >>> weights = ColumnWeights(np.ones((2, 2)), np.zeros((1, 2)), np.array([0.5, 0.0]))
+        >>> weights.matrix(bias_column=1).tolist()
         [[1.0, 1.0], [1.5, 1.0], [0.0, 0.0]]
         """
         if bias_column is None:
@@ -47,15 +47,15 @@ class Folded:
         return rows
 
 
-def fold(model: Model, W_s: ArrayLike) -> Folded:
-    """The model on raw columns, for Z = X^(s) W^(s). Kernel models do not fold.
+def column_weights(model: Model, W_s: ArrayLike) -> ColumnWeights:
+    """The model on raw columns, for Z = X^(s) W^(s). A kernel cannot become one matrix.
 
     >>> from gateway.estage import z_alone
-    >>> fold(z_alone(classes=2, new=1), [[1.0, 2.0]]).matrix().tolist()
+    >>> column_weights(z_alone(classes=2, new=1), [[1.0, 2.0]]).matrix().tolist()
     [[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]]
     """
     if not isinstance(model, LinearModel):
-        raise MismatchError(f"only linear models fold to one matrix, and {model.name!r} is not one")
+        raise MismatchError(f"only linear models become one matrix, and {model.name!r} is not one")
     W_s = np.asarray(W_s, float)
     if W_s.ndim != 2 or W_s.shape[1] != len(model.V_z):
         raise MismatchError(f"W^(s) must have {len(model.V_z)} classes, got shape {W_s.shape}")
@@ -64,12 +64,12 @@ def fold(model: Model, W_s: ArrayLike) -> Folded:
         if model.V_s.shape != survivors.shape:
             raise MismatchError(f"W^(s) must be {model.V_s.shape}, got {W_s.shape}")
         survivors = survivors + model.V_s
-    return Folded(survivors, model.V_a, model.bias)
+    return ColumnWeights(survivors, model.V_a, model.bias)
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """A folded matrix as it travels, and what the rounding costs on a labelled batch."""
+    """A matrix as it travels, and what the rounding costs on a labelled batch."""
 
     matrix: NDArray[Any]
     exact_accuracy: float

@@ -31,7 +31,7 @@ class Candidate(Protocol):
         ...
 
 
-class Single:
+class OneSetting:
     """Candidates that use one setting: the one with the smallest squared error."""
 
     def choose(self, scores: Floats, batch: Batch) -> Floats:

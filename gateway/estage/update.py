@@ -6,8 +6,8 @@ exactly what the C-stage would have learned, had the batch been its next reading
 
     min over Δ, V:  ‖Y − Z − X^(s)Δ − X^(a)V‖² + tr Δᵀ(G_ss + ρI)Δ + γ‖V‖²
 
-γ = ∞ leaves the new sensors out. It needs `Survivors`. (Trusting the old readings less, with a
-factor before the second term, was tried: decision 10.)
+γ = ∞ leaves the new sensors out. It needs `SurvivorColumns`. (Trusting the old readings less, with
+a factor before the second term, was tried: decision 10.)
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.estage.batch import Batch, BatchError, Floats, Ints, Survivors
+from gateway.estage.batch import Batch, BatchError, Floats, Ints, SurvivorColumns
 from gateway.estage.fold_sums import training_sums
 from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
-from gateway.estage.tuning import Single, tuned
+from gateway.estage.tuning import OneSetting, tuned
 
 STRENGTHS: Floats = np.append(np.inf, 10.0 ** np.linspace(2, -2, 9))
 """γ's grid in units of n times the mean variance of X^(a)'s columns."""
 
 
-def whitened(survivors: Survivors) -> tuple[Floats, Floats]:
+def whitened(survivors: SurvivorColumns) -> tuple[Floats, Floats]:
     """S and T with S = X^(s) T, where the price of a change of weights is its plain square sum.
 
     S has no more columns than there are instances: what they do not span stays as it is.
@@ -45,7 +45,7 @@ def whitened(survivors: Survivors) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Update(Single):
+class Update(OneSetting):
     """The candidate: the update for every γ."""
 
     name: str = "update"
@@ -73,7 +73,11 @@ class Update(Single):
             seen = seen_classes(batch, np.delete(np.arange(batch.n), rows))
             keep_unseen(V_z, V_a, bias, seen)
             keep_unseen(V_z, V_s, bias, seen)
-            found.append(LinearPath(self.name, V_z, V_a, bias, {"gamma": gamma}, V_s))
+            found.append(
+                LinearPath(
+                    name=self.name, V_z=V_z, V_a=V_a, bias=bias, settings={"gamma": gamma}, V_s=V_s
+                )
+            )
         return found
 
 
@@ -98,7 +102,7 @@ def fit_update(
     Xa: ArrayLike,
     y: ArrayLike,
     classes: int,
-    survivors: Survivors,
+    survivors: SurvivorColumns,
     *,
     gamma: float | None = None,
     folds: int = 5,

@@ -7,20 +7,14 @@ Two views of the same columns compete, by how often they were right on held-out 
 - **group**: some members have had all of these columns for long, the newcomers' among them; then W
   for all columns comes from their statistics, and the E-stage only corrects it.
 
-A batch of a few moments of many nodes is no ground to choose on: see `continuing`.
-
-The group's C-stage continued on a batch: for many nodes that were heard for a few moments.
-
-The forms of the E-stage are chosen by how right they are on held-out instances, as if each instance
-were drawn on its own. In a large cohort they are not: a hundred nodes fill a batch within two
-readings, all at the same time of the same day. What a form learns of that hour is confirmed by the
-instances of that hour that were held out, and is wrong an hour later.
-
-So, until one node has brought `MOMENTS_MIN` labelled instances, nothing is chosen. The batch counts
-as the next readings of the learner that the pooled statistics are of: everything that the group
-knew of the survivors weighs as much as it always did, and the newcomers, which were at their
+Held-out instances are no judge where many nodes were heard for a few moments: a hundred nodes fill
+a batch within two readings, all at the same time of the same day. What a form learns of that hour
+is confirmed by the instances of that hour that were held out, and is wrong an hour later. So, until
+one node has brought `MOMENTS_MIN` labelled instances, nothing is chosen: the batch counts as the
+next readings of the learner that the pooled statistics are of (`continued`). Everything that the
+group knew of the survivors weighs as much as it always did, and the newcomers, which were at their
 reference before, begin to be known. It is the same estimate from more readings each time, so it is
-pushed without a vote: to hold an hour out is to ask whether it was like the hours before.
+pushed without a vote.
 """
 
 from __future__ import annotations
@@ -44,15 +38,22 @@ from gateway.estage import (
     BestModel,
     KernelModel,
     Row,
-    Survivors,
+    SurvivorColumns,
+    column_weights,
     fit_best,
-    fold,
     rounded,
     z_alone,
 )
-from gateway.fitting.job import FitJob, Floats, Known, batch, known, vanished
+from gateway.fitting.job import (
+    FitJob,
+    Floats,
+    GroupKnowledge,
+    batch_columns,
+    group_knowledge,
+    vanished,
+)
 from gateway.fitting.kernels import (
-    Names,
+    FitNames,
     best_with_kernels,
     exact_row,
     node_form,
@@ -67,9 +68,12 @@ from gateway.registry.text import listed
 
 GROUP_READINGS_PER_COLUMN = 10
 """Statistics of fewer readings than this a column are no knowledge of the newcomers."""
+CONTINUED = "continued"
+MOMENTS_MIN = 30
+"""The first batch of a single node, from which a form of the E-stage may be chosen."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchView:
     """Which columns' weights come from statistics, and what the E-stage made of the rest."""
 
@@ -88,7 +92,7 @@ class BatchView:
 
 
 @dataclass(frozen=True)
-class Made:
+class KeptModel:
     """What a record keeps of the chosen model, and what its form costs."""
 
     parts: dict[str, bytes]
@@ -99,29 +103,29 @@ class Made:
 
 def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     """Fit the change on its batch, and say whether the result is worth pushing."""
-    group = known(job)
-    size, job = job.size, _believed(job, group)
-    X, y = batch(job)
+    group = group_knowledge(job)
+    size, job = job.size, _without_contradicting(job, group)
+    X, y = batch_columns(job)
     views = [view for view in _views(job, group, X, y) if view is not None]
     view = max(views, key=lambda each: (each.accuracy, not each.new))
-    make = _made_kernel if view.best.chosen == COMPACT else _made_matrix
+    make = _kept_kernel if view.best.chosen == COMPACT else _kept_matrix
     made = make(job, view, X, y)
     return FitRecord(
-        job.change.id,
-        size,
-        now_ms,
-        view.best.chosen,
-        _why(view),
-        _worth_pushing(job, view, X, y),
-        tuple(asdict(row) for row in made.table),
-        view.pool.nodes,
-        {**group.refused, **view.pool.refused},
-        view.pool.known.readings,
-        made.rounding_loss,
-        made.parts,
-        view.survivors,
-        view.new,
-        made.compact_loss,
+        change=job.change.id,
+        size=size,
+        at_ms=now_ms,
+        chosen=view.best.chosen,
+        why=_why(view),
+        pushed=_worth_pushing(job, view, X, y),
+        candidates=tuple(asdict(row) for row in made.table),
+        pooled=view.pool.nodes,
+        refused={**group.refused, **view.pool.refused},
+        readings=view.pool.known.readings,
+        rounding_loss=made.rounding_loss,
+        parts=made.parts,
+        survivors=view.survivors,
+        new=view.new,
+        compact_loss=made.compact_loss,
     )
 
 
@@ -134,14 +138,14 @@ def _why(view: BatchView) -> str:
     return " ".join([view.best.why, *less])
 
 
-def _believed(job: FitJob, group: Known) -> FitJob:
+def _without_contradicting(job: FitJob, group: GroupKnowledge) -> FitJob:
     """The job without the instances of nodes whose labels contradict the group; it names them."""
     nodes = [each.owner for each in job.examples[: job.size]]
     gone = vanished(group.members, job.change)
     found = pool(group.members, group.survivors, len(job.classes), gone)
     if len(set(nodes)) < 2 or not found.known.readings:
         return job
-    X, y = batch(job)
+    X, y = batch_columns(job)
     Xs = X[:, [job.change.columns.index(column) for column in group.survivors]]
     hits = (Xs @ found.survivors_weights(job.lam, job.rho)).argmax(1) == y
     out = contradicting(hits, y, nodes)
@@ -153,9 +157,11 @@ def _believed(job: FitJob, group: Known) -> FitJob:
 # -- fitting ---------------------------------------------------------------------------------------
 
 
-def _views(job: FitJob, group: Known, X: Floats, y: NDArray[np.int64]) -> list[BatchView | None]:
+def _views(
+    job: FitJob, group: GroupKnowledge, X: Floats, y: NDArray[np.int64]
+) -> list[BatchView | None]:
     columns = job.change.columns
-    view = _continued if too_brief(job) else _view
+    view = _continued if is_too_brief(job) else _view
     paper = view(job, group, group.survivors, X, y, needed=0)
     if len(group.survivors) == len(columns):
         return [paper]
@@ -165,7 +171,7 @@ def _views(job: FitJob, group: Known, X: Floats, y: NDArray[np.int64]) -> list[B
 
 def _view(
     job: FitJob,
-    group: Known,
+    group: GroupKnowledge,
     survivors: Sequence[str],
     X: Floats,
     y: NDArray[np.int64],
@@ -181,11 +187,11 @@ def _view(
     W_s = found.survivors_weights(job.lam, job.rho)
     Xs = X[:, [columns.index(column) for column in survivors]]
     Xa = X[:, [columns.index(column) for column in new]]
-    sure = Survivors.of(Xs, found.survivors_gram(), job.rho)
+    sure = SurvivorColumns.of(Xs, found.survivors_gram(), job.rho)
     task, seed = Batch.of(Xs @ W_s, Xa, y, len(job.classes), sure), job.change.id
     nodes = [each.owner for each in job.examples[: job.size]]
     if job.kernels:
-        best = best_with_kernels(task, W_s, _names(job, survivors, new), seed, nodes)
+        best = best_with_kernels(task, W_s, _fit_names(job, survivors, new), seed, nodes)
     else:
         best = fit_best(
             task.Z,
@@ -197,12 +203,12 @@ def _view(
             candidates=LINEAR,
             nodes=nodes,
         )
-    return BatchView(tuple(survivors), new, found, W_s, task, best)
+    return BatchView(survivors=tuple(survivors), new=new, pool=found, W_s=W_s, task=task, best=best)
 
 
 def _continued(
     job: FitJob,
-    group: Known,
+    group: GroupKnowledge,
     survivors: Sequence[str],
     X: Floats,
     y: NDArray[np.int64],
@@ -214,88 +220,10 @@ def _continued(
         return None
     W, best = continued(job, found, X, y)
     task = Batch.of(X @ W, X[:, :0], y, len(job.classes))
-    return BatchView(job.change.columns, (), found, W, task, best)
+    return BatchView(survivors=job.change.columns, new=(), pool=found, W_s=W, task=task, best=best)
 
 
-def _names(job: FitJob, survivors: Sequence[str], new: Sequence[str]) -> Names:
-    return Names(job.change.columns, tuple(survivors), tuple(new), job.classes)
-
-
-# -- what is kept ----------------------------------------------------------------------------------
-
-
-def _made_kernel(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> Made:
-    """The parts of a kernel, beside the exact one that it stands for."""
-    best, names = view.best, _names(job, view.survivors, view.new)
-    assert isinstance(best.model, KernelModel)
-    exact = exact_row(best, view.task, job.change.id)
-    loss = rounding_loss(best, view.task, node_form(best, view.W_s, names), X, y)
-    parts = kernel_parts(view.W_s, best.model)
-    return Made(parts, with_row(best.table, exact), loss, -exact.behind)
-
-
-def _made_matrix(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> Made:
-    """One matrix, and the parts it was folded from."""
-    W = _matrix(job, view)
-    _check_weights(W, view)
-    weights = W.astype(np.float32)
-    half = travels_as(weights, job.weights) == "float16"
-    loss = rounded(W, X, y, "float16").loss if half and len(y) else 0.0
-    return Made(_parts(view, weights), view.best.table, loss)
-
-
-def _matrix(job: FitJob, view: BatchView) -> Floats:
-    """One row for each column of the change."""
-    bias = view.survivors.index(BIAS)
-    rows = fold(view.best.model, view.W_s).matrix(bias_column=bias)
-    placed = dict(zip((*view.survivors, *view.new), rows, strict=True))
-    return np.array([placed[column] for column in job.change.columns])
-
-
-def _check_weights(W: Floats, view: BatchView) -> None:
-    """A node refuses an order with such weights, and then has not even its layout."""
-    largest = float(np.abs(W).max())
-    if not largest <= WEIGHT_MAX:  # false for NaN, too
-        whose = listed(view.pool.nodes)
-        sentence = f"weights must be up to {WEIGHT_MAX:g}, got {largest:g}; pooled were {whose}"
-        raise MismatchError(sentence)
-
-
-def _parts(view: BatchView, weights: NDArray[np.float32]) -> dict[str, bytes]:
-    """[x_s W_s, x_a] [V_z; V_a] + bias, where W_s has all that the batch taught the survivors."""
-    folded = fold(view.best.model, view.W_s)
-    return {
-        "W": to_bytes(weights),
-        "W_s": to_bytes(folded.survivors),
-        "V_z": to_bytes(np.eye(len(folded.bias))),
-        "V_a": to_bytes(folded.new),
-        "bias": to_bytes(folded.bias),
-    }
-
-
-def _worth_pushing(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> bool:
-    """Better than what nodes have, on instances that neither was fitted on.
-
-    The instances since the last push are new to the former model, and were held out from this one.
-    """
-    if job.previous is None:
-        return view.pool.known.readings > 0 or view.best.chosen != "z"
-    if view.best.chosen == CONTINUED:
-        return True
-    since = np.array([each.place >= job.previous.size for each in job.examples[: job.size]], bool)
-    if not since.any():
-        return False
-    scores = fitted_model(job.previous, job.change).scores(X[since])
-    before = np.mean(scores.argmax(1) == y[since])
-    return bool(np.mean(view.best.hits[since]) > before)
-
-
-CONTINUED = "continued"
-MOMENTS_MIN = 30
-"""The first batch of a single node, from which a form of the E-stage may be chosen."""
-
-
-def too_brief(job: FitJob) -> bool:
+def is_too_brief(job: FitJob) -> bool:
     """Whether the batch is of several nodes, and none of them was heard for long."""
     heard = Counter((each.site, each.node) for each in job.examples[: job.size])
     return len(heard) > 1 and max(heard.values()) < MOMENTS_MIN
@@ -320,3 +248,76 @@ def continued(
     )
     model = replace(z_alone(classes, new=0), name=CONTINUED)
     return W, BestModel(model, (), why, hits)
+
+
+def _fit_names(job: FitJob, survivors: Sequence[str], new: Sequence[str]) -> FitNames:
+    return FitNames(job.change.columns, tuple(survivors), tuple(new), job.classes)
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def _kept_kernel(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> KeptModel:
+    """The parts of a kernel, beside the exact one that it stands for."""
+    best, names = view.best, _fit_names(job, view.survivors, view.new)
+    assert isinstance(best.model, KernelModel)
+    exact = exact_row(best, view.task, job.change.id)
+    loss = rounding_loss(best, view.task, node_form(best, view.W_s, names), X, y)
+    parts = kernel_parts(view.W_s, best.model)
+    return KeptModel(parts, with_row(best.table, exact), loss, -exact.behind)
+
+
+def _kept_matrix(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> KeptModel:
+    """One matrix, and the parts it was made of."""
+    W = _matrix(job, view)
+    _check_weights(W, view)
+    weights = W.astype(np.float32)
+    half = travels_as(weights, job.weights) == "float16"
+    loss = rounded(W, X, y, "float16").loss if half and len(y) else 0.0
+    return KeptModel(_parts(view, weights), view.best.table, loss)
+
+
+def _matrix(job: FitJob, view: BatchView) -> Floats:
+    """One row for each column of the change."""
+    bias = view.survivors.index(BIAS)
+    rows = column_weights(view.best.model, view.W_s).matrix(bias_column=bias)
+    placed = dict(zip((*view.survivors, *view.new), rows, strict=True))
+    return np.array([placed[column] for column in job.change.columns])
+
+
+def _check_weights(W: Floats, view: BatchView) -> None:
+    """A node refuses an order with such weights, and then has not even its layout."""
+    largest = float(np.abs(W).max())
+    if not largest <= WEIGHT_MAX:  # false for NaN, too
+        whose = listed(view.pool.nodes)
+        sentence = f"weights must be up to {WEIGHT_MAX:g}, got {largest:g}; pooled were {whose}"
+        raise MismatchError(sentence)
+
+
+def _parts(view: BatchView, weights: NDArray[np.float32]) -> dict[str, bytes]:
+    """[x_s W_s, x_a] [V_z; V_a] + bias, where W_s has all that the batch taught the survivors."""
+    apart = column_weights(view.best.model, view.W_s)
+    return {
+        "W": to_bytes(weights),
+        "W_s": to_bytes(apart.survivors),
+        "V_z": to_bytes(np.eye(len(apart.bias))),
+        "V_a": to_bytes(apart.new),
+        "bias": to_bytes(apart.bias),
+    }
+
+
+def _worth_pushing(job: FitJob, view: BatchView, X: Floats, y: NDArray[np.int64]) -> bool:
+    """Better than what nodes have, on instances that neither was fitted on.
+
+    The instances since the last push are new to the former model, and were held out from this one.
+    """
+    if job.previous is None:
+        return view.pool.known.readings > 0 or view.best.chosen != "z"
+    if view.best.chosen == CONTINUED:
+        return True
+    since = np.array([each.place >= job.previous.size for each in job.examples[: job.size]], bool)
+    if not since.any():
+        return False
+    scores = fitted_model(job.previous, job.change).scores(X[since])
+    before = np.mean(scores.argmax(1) == y[since])
+    return bool(np.mean(view.best.hits[since]) > before)

@@ -23,7 +23,7 @@ from gateway.registry.columns import column_names, layout_in, role_of
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitJob:
     """All that a fit depends on."""
 
@@ -48,7 +48,7 @@ class FitJob:
 
 
 @dataclass
-class Known:
+class GroupKnowledge:
     """The statistics that a fit may pool: one of each node, all with the `survivors`' columns."""
 
     survivors: tuple[str, ...]
@@ -56,7 +56,7 @@ class Known:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def known(job: FitJob) -> Known:
+def group_knowledge(job: FitJob) -> GroupKnowledge:
     """Of each node the newest statistics that have every surviving column.
 
     Where nobody's have them all (a survivor was silent when the summary was made), the columns that
@@ -69,7 +69,7 @@ def known(job: FitJob) -> Known:
         for member in everything
     ]
     survivors = max(shares, key=lambda share: (len(share[0]), share[1]), default=((BIAS,), 0))[0]
-    found = Known(survivors, refused=refused)
+    found = GroupKnowledge(survivors, refused=refused)
     for member in everything:
         fits = set(survivors) <= set(member.roles)
         if fits and member.node not in {each.node for each in found.members}:
@@ -118,7 +118,7 @@ def vanished(members: Sequence[Member], change: ChangeRecord) -> tuple[str, ...]
 # -- the batch -------------------------------------------------------------------------------------
 
 
-def batch(job: FitJob) -> tuple[Floats, NDArray[np.int64]]:
+def batch_columns(job: FitJob) -> tuple[Floats, NDArray[np.int64]]:
     """The examples' columns in the order of the change, and their classes."""
     ready: dict[tuple[str, str, int], tuple[Layout, list[int], dict[str, str]]] = {}
     rows = []

@@ -2,7 +2,7 @@
 
 1. How many landmarks: as many as the largest order for these columns has room for, however long
    its sensors' names, and no more than nodes take.
-2. The candidate is the compact form itself (`estage.landmark`). It is chosen by the same rule as
+2. The candidate is the compact form itself (`kernel.landmark`). It is chosen by the same rule as
    every other, by its own held-out hits, so it wins only where no single matrix comes close.
 3. If it wins, the exact kernel is judged on the same folds: the difference is what being compact
    costs, and is reported with the fit.
@@ -35,7 +35,7 @@ from gateway.estage import (
     hits_on,
 )
 from gateway.estage.batch import standard_errors
-from gateway.estage.kernel.compact import FLOAT_BYTES, landmarks_that_fit
+from gateway.estage.kernel.landmark import FLOAT_BYTES, landmarks_that_fit
 from gateway.estage.selection import KERNEL_TIER
 from gateway.fitting.job import Floats
 from gateway.fitting.models import FittedKernel, kernel_parts
@@ -46,7 +46,7 @@ MATRIX_BYTES = 96
 
 
 @dataclass(frozen=True)
-class Names:
+class FitNames:
     """What the rows and columns of a fit are called."""
 
     columns: tuple[str, ...]
@@ -58,15 +58,15 @@ class Names:
 # -- 1: the room -----------------------------------------------------------------------------------
 
 
-def landmarks_for(names: Names, batch: Batch) -> int:
+def landmarks_for(names: FitNames, batch: Batch) -> int:
     """How many landmarks an order for these columns can carry; 0 where it cannot carry one."""
     others = len(names.columns) * len(names.classes) + len(names.new)
-    room = room_for(names.columns, names.classes) - FLOAT_BYTES * others - 8 * MATRIX_BYTES
+    room = bytes_left(names.columns, names.classes) - FLOAT_BYTES * others - 8 * MATRIX_BYTES
     return min(LANDMARKS_MAX, landmarks_that_fit(batch, room))
 
 
 @lru_cache(maxsize=64)
-def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
+def bytes_left(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
     """The bytes that are left for weights in the largest order with these columns.
 
     One fit serves a whole cohort, and may be made before the last node has joined it: so ids and
@@ -108,7 +108,7 @@ def room_for(columns: tuple[str, ...], classes: tuple[str, ...]) -> int:
 
 
 def best_with_kernels(
-    batch: Batch, W_s: Floats, names: Names, seed: int, nodes: Sequence[Hashable] | None = None
+    batch: Batch, W_s: Floats, names: FitNames, seed: int, nodes: Sequence[Hashable] | None = None
 ) -> BestModel:
     """The best of the linear forms and the compact kernel; a kernel only if nodes would take it."""
     task = batch.Z, batch.Xa, batch.y, batch.classes
@@ -121,7 +121,7 @@ def best_with_kernels(
     return fit(candidates=LINEAR)
 
 
-def fits_nodes(best: BestModel, W_s: Floats, names: Names) -> bool:
+def fits_nodes(best: BestModel, W_s: Floats, names: FitNames) -> bool:
     """Whether a node would take it: columns of almost no spread can make scores overflow."""
     try:
         node_form(best, W_s, names).node_model()
@@ -130,7 +130,7 @@ def fits_nodes(best: BestModel, W_s: Floats, names: Names) -> bool:
     return True
 
 
-def node_form(best: BestModel, W_s: Floats, names: Names) -> FittedKernel:
+def node_form(best: BestModel, W_s: Floats, names: FitNames) -> FittedKernel:
     """The chosen kernel in float32, as it is kept and pushed."""
     assert isinstance(best.model, KernelModel)
     parts = kernel_parts(W_s, best.model)
@@ -148,7 +148,13 @@ def exact_row(best: BestModel, batch: Batch, seed: int) -> Row:
     hits = hits_on(KernelOpid(), batch, seed)
     behind = best.hits - hits
     error = float(standard_errors(behind, batch))
-    return Row("kernel", float(hits.mean()), float(behind.mean()), error, KERNEL_TIER)
+    return Row(
+        name="kernel",
+        accuracy=float(hits.mean()),
+        behind=float(behind.mean()),
+        error=error,
+        tier=KERNEL_TIER,
+    )
 
 
 def rounding_loss(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_opid.models.landmark_kernel import GAUSSIAN, KERNEL, POLYNOMIAL, CompactKernel
-from edge_opid.models.matrix import FOLDED
+from edge_opid.models.matrix import MATRIX
 from edge_opid.wire import Matrix, Weights, to_bytes
 from gateway.estage import KernelModel
 from gateway.fitting.job import Floats
@@ -39,10 +39,10 @@ def fitted_model(fit: FitRecord, change: ChangeRecord) -> FittedModel:
     """The model that a record holds."""
     if fit.is_kernel:
         return FittedKernel(fit.parts, change.columns, fit.survivors, fit.new)
-    return FoldedMatrix(fit.parts, change.columns)
+    return FittedMatrix(fit.parts, change.columns)
 
 
-class FoldedMatrix:
+class FittedMatrix:
     """Scores are x·W: a row of W for each column."""
 
     def __init__(self, parts: Mapping[str, bytes], columns: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ class FoldedMatrix:
     def weights(self, columns: Sequence[str], dtype: str) -> Weights:
         """The rows in this order."""
         W = np.array([self._rows[column] for column in columns])
-        return Weights(FOLDED, {"W": Matrix.of(W, travels_as(W, dtype))})
+        return Weights(MATRIX, {"W": Matrix.of(W, travels_as(W, dtype))})
 
     def scores(self, X: Floats) -> Floats:
         """n×c."""

@@ -56,7 +56,7 @@ class Member:
     """No column is ever larger: the gate of its layout, or what a learner takes at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """The group's statistics for some roles: the vanishing columns first, then the survivors."""
 
@@ -125,7 +125,15 @@ def pool(
     total = reduce(add, parts, nothing)
     whole = Statistics(positive_part(total.gram), total.moments, total.readings, total.evidence)
     reduced = {node: share for node, share in counted.items() if share < 1}
-    return Pool(roles, len(vanishing), whole, tuple(known), lacking, refused, reduced)
+    return Pool(
+        roles=roles,
+        vanishing=len(vanishing),
+        known=whole,
+        nodes=tuple(known),
+        lacking=lacking,
+        refused=refused,
+        reduced=reduced,
+    )
 
 
 def shares(known: Mapping[str, Statistics]) -> dict[str, float]:

@@ -30,7 +30,7 @@ class Fitter(Protocol):
     def submit(self, job: FitJob, now_ms: int) -> None:
         """Begin this job as soon as those before it are done."""
 
-    def finished(self) -> list[Outcome]:
+    def take_finished(self) -> list[Outcome]:
         """The outcomes since the last time, in order. Never waits."""
 
     def stop(self) -> None:
@@ -47,25 +47,6 @@ def attempt(job: FitJob, now_ms: int) -> Outcome:
         return FitFailed(job.change.id, f"{type(error).__name__}: {error}")
 
 
-class InlineFitter:
-    """Fits at once, in the caller's thread: for simulated time."""
-
-    def __init__(self) -> None:
-        self._outcomes: list[Outcome] = []
-
-    def submit(self, job: FitJob, now_ms: int) -> None:
-        """Fit now."""
-        self._outcomes.append(attempt(job, now_ms))
-
-    def finished(self) -> list[Outcome]:
-        """The outcomes since the last time."""
-        found, self._outcomes = self._outcomes, []
-        return found
-
-    def stop(self) -> None:
-        """Nothing is under way."""
-
-
 class ThreadFitter:
     """One fit at a time, in a thread of its own."""
 
@@ -78,7 +59,7 @@ class ThreadFitter:
         """Queue the job."""
         self._pending.append(self._pool.submit(self._fit, job, now_ms))
 
-    def finished(self) -> list[Outcome]:
+    def take_finished(self) -> list[Outcome]:
         """The outcomes that are ready, in the order of submission."""
         found = []
         while self._pending and self._pending[0].done():

@@ -23,12 +23,22 @@ def adopt(fleet: Fleet, key: NodeKey, group: Group, message: Introduction, now_m
     check_introduction(key, group, message)
     check_reach(fleet, key, message.version, message.layout_version, now_ms)
     if key in fleet.nodes:
-        _heard_again(fleet, key, message, now_ms)
+        _update_node(fleet, key, message, now_ms)
         return False
-    versions = message.version, message.layout_version
-    fleet.put(NodeRecord(*key, group.id, message.gate, True, now_ms, *versions))
+    fleet.put(
+        NodeRecord(
+            site=key[0],
+            node=key[1],
+            group=group.id,
+            gate=message.gate,
+            online=True,
+            seen_ms=now_ms,
+            reported_version=message.version,
+            reported_layout=message.layout_version,
+        )
+    )
     for sensor in message.sensors:
-        fleet.put(_brought_along(key, sensor, now_ms))
+        fleet.put(_introduced_sensor(key, sensor, now_ms))
     own = _own_layout(key, message, now_ms)
     fleet.put(own)  # its summaries are numbered so
     fleet.put(replace(own, version=own.version + 1))
@@ -52,7 +62,7 @@ def check_introduction(key: NodeKey, group: Group, message: Introduction) -> Non
         raise EventError("gate", sentence)
 
 
-def unannounced(fleet: Fleet, key: NodeKey, message: Introduction) -> str:
+def unannounced_sentence(fleet: Fleet, key: NodeKey, message: Introduction) -> str:
     """What to say of a node that has started over with sensors its book does not have, or nothing.
 
     Its card was replaced, or its state deleted, and its configuration names others than before. The
@@ -68,7 +78,7 @@ def unannounced(fleet: Fleet, key: NodeKey, message: Introduction) -> str:
     )
 
 
-def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int) -> None:
+def _update_node(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int) -> None:
     node = fleet.nodes[key]
     news = replace(
         node,
@@ -78,26 +88,35 @@ def _heard_again(fleet: Fleet, key: NodeKey, message: Introduction, now_ms: int)
     )
     if news != node:
         fleet.put(news)
-    if message.layout_version == 0:  # perhaps another than at its adoption: see `unannounced`
+    if message.layout_version == 0:  # perhaps other sensors than at its adoption
         fleet.put(_own_layout(key, message, now_ms))
 
 
 def _own_layout(key: NodeKey, message: Introduction, now_ms: int) -> LayoutRecord:
-    version, sensors, vanishing = message.layout_version, message.sensors, message.vanishing
-    return LayoutRecord(*key, version, sensors, vanishing, message.gate, change=0, at_ms=now_ms)
+    return LayoutRecord(
+        site=key[0],
+        node=key[1],
+        version=message.layout_version,
+        sensors=message.sensors,
+        vanishing=message.vanishing,
+        gate=message.gate,
+        change=0,
+        at_ms=now_ms,
+    )
 
 
-def _brought_along(key: NodeKey, sensor: SensorDescription, now_ms: int) -> SensorRecord:
+def _introduced_sensor(key: NodeKey, sensor: SensorDescription, now_ms: int) -> SensorRecord:
     return SensorRecord(
-        *key,
-        sensor.id,
-        sensor.role,
-        step(SensorState.UNKNOWN, SensorEvent.DEPLOYED),
-        now_ms,
-        sensor.timeout_s,
-        sensor.reference,
-        sensor.scale,
-        sensor.knots,
-        sensor.unit,
+        site=key[0],
+        node=key[1],
+        id=sensor.id,
+        role=sensor.role,
+        state=step(SensorState.UNKNOWN, SensorEvent.DEPLOYED),
+        since_ms=now_ms,
+        timeout_s=sensor.timeout_s,
+        reference=sensor.reference,
+        scale=sensor.scale,
+        knots=sensor.knots,
+        unit=sensor.unit,
         reason="introduced by its node",
     )

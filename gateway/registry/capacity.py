@@ -30,7 +30,7 @@ def check_room(fleet: Fleet, record: SensorRecord) -> None:
             f"{record.site}/{record.node} has had {len(ids)} sensors, and its book has room for "
             f"{SENSORS_MAX}: use the id of a retired one again",
         )
-    left, needed = room_for(fleet, record), max(1, len(record.knots))
+    left, needed = columns_left(fleet, record), max(1, len(record.knots))
     if needed > left:
         raise EventError(
             "columns",
@@ -40,7 +40,7 @@ def check_room(fleet: Fleet, record: SensorRecord) -> None:
         )
 
 
-def room_for(fleet: Fleet, record: SensorRecord) -> int:
+def columns_left(fleet: Fleet, record: SensorRecord) -> int:
     """How many columns this sensor may take beside the bias and all others, also the measured."""
     gone = record.id, record.replaces
     others = not_retired(fleet, (record.site, record.node))

@@ -37,7 +37,7 @@ TIMEOUT_S = 60.0
 """When a sensor counts as silent, where nobody said it: as in a node's configuration."""
 
 
-def happen(fleet: Fleet, key: NodeKey, event: Event, now_ms: int) -> None:
+def apply_event(fleet: Fleet, key: NodeKey, event: Event, now_ms: int) -> None:
     """Apply an event to the node's sensors."""
     if key not in fleet.nodes:
         known = listed("/".join(each) for each in sorted(fleet.nodes))
@@ -47,7 +47,7 @@ def happen(fleet: Fleet, key: NodeKey, event: Event, now_ms: int) -> None:
 
 def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str, at: int) -> None:
     """A sensor goes for good, for whichever reason; at least one must stay."""
-    record = _known(fleet, key, sensor)
+    record = _find_sensor(fleet, key, sensor)
     others = [each for each in fleet.in_layout(key) if each.id != sensor]
     if record.state in IN_LAYOUT and not others:
         raise EventError(
@@ -55,10 +55,10 @@ def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str
             f"sensor {sensor!r} is the last one of {'/'.join(key)}, and a layout needs one: "
             "deploy another first",
         )
-    fleet.put(_moved(record, event, at, reason=why))
+    fleet.put(_after_event(record, event, at, reason=why))
 
 
-def overdue(
+def overdue_sensors(
     fleet: Fleet, policy: Policy, now_ms: int, *, hearing: bool = True, sure: bool = True
 ) -> list[tuple[NodeKey, str, SensorEvent, str]]:
     """Sensors whose time has come: silent for longer than the policy allows, or worn out.
@@ -79,7 +79,7 @@ def overdue(
     return found
 
 
-def _known(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
+def _find_sensor(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
     record = fleet.sensors[key].get(sensor)
     if record is None:
         there, where = listed(sorted(fleet.sensors[key])), "/".join(key)
@@ -87,7 +87,9 @@ def _known(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
     return record
 
 
-def _moved(record: SensorRecord, event: SensorEvent, now_ms: int, **changes: Any) -> SensorRecord:
+def _after_event(
+    record: SensorRecord, event: SensorEvent, now_ms: int, **changes: Any
+) -> SensorRecord:
     try:
         state = step(record.state, event)
     except LifecycleError as error:
@@ -97,40 +99,40 @@ def _moved(record: SensorRecord, event: SensorEvent, now_ms: int, **changes: Any
 
 
 def _check_newer(record: SensorRecord, at_ms: int) -> None:
-    if at_ms <= record.told_ms:
+    if at_ms <= record.announced_ms:
         raise EventError(
             "stale",
             f"the announcement about {record.id!r} is of {at_ms} ms, and one of "
-            f"{record.told_ms} ms has been heard",
+            f"{record.announced_ms} ms has been heard",
         )
 
 
 # -- reports of nodes ------------------------------------------------------------------------------
 
 
-def _silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) -> None:
-    fleet.put(_moved(_still_there(fleet, key, event.sensor), SensorEvent.SILENT, now_ms))
+def _apply_silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) -> None:
+    fleet.put(_after_event(_find_unretired(fleet, key, event.sensor), SensorEvent.SILENT, now_ms))
 
 
-def _returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
-    record = _still_there(fleet, key, event.sensor)
+def _apply_returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
+    record = _find_unretired(fleet, key, event.sensor)
     if record.state == SensorState.ACTIVE:
         raise EventError("late", f"sensor {event.sensor!r} of {'/'.join(key)} is active already")
-    fleet.put(_moved(record, SensorEvent.RETURNED, now_ms))
+    fleet.put(_after_event(record, SensorEvent.RETURNED, now_ms))
 
 
 def reconcile(fleet: Fleet, key: NodeKey, silent: Collection[str], now_ms: int) -> None:
     """What a status says of silence counts: an event may have met a broker without memory."""
     for sensor in list(fleet.sensors[key].values()):
         if sensor.state == SensorState.SILENT and sensor.id not in silent:
-            fleet.put(_moved(sensor, SensorEvent.RETURNED, now_ms))
+            fleet.put(_after_event(sensor, SensorEvent.RETURNED, now_ms))
         elif sensor.state == SensorState.ACTIVE and sensor.id in silent:
-            fleet.put(_moved(sensor, SensorEvent.SILENT, now_ms))
+            fleet.put(_after_event(sensor, SensorEvent.SILENT, now_ms))
 
 
-def _still_there(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
+def _find_unretired(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
     """A node may speak of a sensor before it hears that it is retired."""
-    record = _known(fleet, key, sensor)
+    record = _find_sensor(fleet, key, sensor)
     if record.state == SensorState.RETIRED:
         raise EventError("late", f"sensor {sensor!r} of {'/'.join(key)} is retired already")
     return record
@@ -139,14 +141,14 @@ def _still_there(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
 # -- announcements ---------------------------------------------------------------------------------
 
 
-def _retired(fleet: Fleet, key: NodeKey, event: SensorRetired, now_ms: int) -> None:
-    _check_newer(_known(fleet, key, event.sensor), event.at_ms)
+def _apply_retired(fleet: Fleet, key: NodeKey, event: SensorRetired, now_ms: int) -> None:
+    _check_newer(_find_sensor(fleet, key, event.sensor), event.at_ms)
     retire(fleet, key, event.sensor, SensorEvent.RETIRED, event.reason, now_ms)
-    told_ms = min(event.at_ms, now_ms + AHEAD_MS)
-    fleet.put(replace(fleet.sensors[key][event.sensor], told_ms=told_ms))
+    announced_ms = min(event.at_ms, now_ms + AHEAD_MS)
+    fleet.put(replace(fleet.sensors[key][event.sensor], announced_ms=announced_ms))
 
 
-def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) -> None:
+def _apply_deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) -> None:
     before = fleet.sensors[key].get(event.sensor)
     if before is not None:
         _check_newer(before, event.at_ms)
@@ -157,41 +159,42 @@ def _deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) ->
                 f"sensor {event.sensor!r} of {where} is {before.state} as {role!r}: retire it "
                 "first, or give the new one another id",
             )
-    old = _replaced(fleet, key, event)
-    record = _announced(key, event, now_ms, old)
+    old = _find_replaced(fleet, key, event)
+    record = _announced_record(key, event, now_ms, old)
     check_end(record, now_ms)
     check_room(fleet, record)
     state = before.state if before else SensorState.UNKNOWN
     complete = record.reference is not None and record.scale is not None
-    happening = SensorEvent.DEPLOYED if complete else SensorEvent.ANNOUNCED
-    fleet.put(replace(record, state=step(state, happening)))
+    change = SensorEvent.DEPLOYED if complete else SensorEvent.ANNOUNCED
+    fleet.put(replace(record, state=step(state, change)))
     if complete and old is not None:
-        give_way(fleet, key, event.sensor, now_ms)
+        retire_replaced(fleet, key, event.sensor, now_ms)
 
 
-def _announced(
+def _announced_record(
     key: NodeKey, event: SensorDeployed, now_ms: int, old: SensorRecord | None
 ) -> SensorRecord:
     timeout = event.timeout_s or (old.timeout_s if old else TIMEOUT_S)
     return SensorRecord(
-        *key,
-        event.sensor,
-        event.role,
-        SensorState.UNKNOWN,
-        now_ms,
-        timeout,
-        event.reference if event.scale is not None else None,
-        event.scale if event.reference is not None else None,
-        event.knots or (old.knots if old else ()),
-        event.unit or (old.unit if old else None),
-        event.end_of_life_ms,
-        event.replaces,
-        "deployed",
-        min(event.at_ms, now_ms + AHEAD_MS),
+        site=key[0],
+        node=key[1],
+        id=event.sensor,
+        role=event.role,
+        state=SensorState.UNKNOWN,
+        since_ms=now_ms,
+        timeout_s=timeout,
+        reference=event.reference if event.scale is not None else None,
+        scale=event.scale if event.reference is not None else None,
+        knots=event.knots or (old.knots if old else ()),
+        unit=event.unit or (old.unit if old else None),
+        end_of_life_ms=event.end_of_life_ms,
+        replaces=event.replaces,
+        reason="deployed",
+        announced_ms=min(event.at_ms, now_ms + AHEAD_MS),
     )
 
 
-def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord | None:
+def _find_replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord | None:
     """The sensor whose column this one takes over; a role may not be taken otherwise."""
     if BIAS in (event.role, event.sensor):
         raise EventError("role", f"no sensor may be {BIAS!r}: that column is the node's")
@@ -204,7 +207,7 @@ def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord
                 "one first, or say that the new sensor replaces it",
             )
         return None
-    old = _known(fleet, key, event.replaces)
+    old = _find_sensor(fleet, key, event.replaces)
     if old.role != event.role:
         raise EventError(
             "role",
@@ -221,19 +224,19 @@ def _replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord
     return old
 
 
-def give_way(fleet: Fleet, key: NodeKey, sensor: str, now_ms: int) -> None:
+def retire_replaced(fleet: Fleet, key: NodeKey, sensor: str, now_ms: int) -> None:
     """Whoever this sensor replaces goes in the moment it enters: a role has one sensor."""
     newcomer = fleet.sensors[key][sensor]
     old = fleet.sensors[key].get(newcomer.replaces or "")
     # its id may have been deployed again meanwhile, in another role
     if old is not None and old.role == newcomer.role and old.state != SensorState.RETIRED:
         why = f"replaced by {sensor}"
-        fleet.put(_moved(old, SensorEvent.REPLACED, now_ms, reason=why))
+        fleet.put(_after_event(old, SensorEvent.REPLACED, now_ms, reason=why))
 
 
 _HANDLERS: dict[type[Any], Callable[[Fleet, NodeKey, Any, int], None]] = {
-    SensorRetired: _retired,
-    SensorSilent: _silent,
-    SensorReturned: _returned,
-    SensorDeployed: _deployed,
+    SensorRetired: _apply_retired,
+    SensorSilent: _apply_silent,
+    SensorReturned: _apply_returned,
+    SensorDeployed: _apply_deployed,
 }

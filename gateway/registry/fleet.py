@@ -34,7 +34,7 @@ ExampleNumber = tuple[str, str, str, int, int]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFleet:
     """What a store remembers when a gateway starts; examples and summaries stay there."""
 
     nodes: Sequence[NodeRecord] = ()
@@ -55,12 +55,12 @@ class Fleet:
     """Every record by its key. `put` is the only way to change one.
 
     >>> fleet = Fleet([Group("air", "street", ("fresh", "stale"), ("north",))])
-    >>> fleet.put(NodeRecord("street", "north", "air", gate=8.0))
+    >>> fleet.put(NodeRecord(site="street", node="north", group="air", gate=8.0))
     >>> [record.node for record in fleet.take_unsaved()], fleet.take_unsaved()
     (['north'], [])
     """
 
-    def __init__(self, groups: Iterable[Group], stored: Stored | None = None) -> None:
+    def __init__(self, groups: Iterable[Group], stored: StoredFleet | None = None) -> None:
         listed = tuple(groups)
         check_groups(listed)
         self.groups = {group.id: group for group in listed}
@@ -85,9 +85,9 @@ class Fleet:
         self._members: defaultdict[int, dict[NodeKey, None]] = defaultdict(dict)
         self._unsaved: dict[object, Record] = {}
         if stored is not None:
-            self._recall(stored)
+            self._load(stored)
 
-    def _recall(self, stored: Stored) -> None:
+    def _load(self, stored: StoredFleet) -> None:
         kept: tuple[Sequence[Record], ...]
         kept = stored.nodes, stored.sensors, stored.layouts, stored.orders, stored.changes
         for records in (*kept, stored.doubts, stored.issued):
@@ -141,14 +141,14 @@ class Fleet:
         self.layouts[key] = layout
         self._members[layout.change][key] = None
 
-    def no_later_than(self, now_ms: int) -> None:
+    def cap_times(self, now_ms: int) -> None:
         """After a clock was set back: nobody must wait until it has caught up with the records."""
         for sensors in self.sensors.values():
             for sensor in list(sensors.values()):
                 since_ms = min(sensor.since_ms, now_ms)
-                told_ms = min(sensor.told_ms, now_ms + AHEAD_MS)
-                if (since_ms, told_ms) != (sensor.since_ms, sensor.told_ms):
-                    self.put(replace(sensor, since_ms=since_ms, told_ms=told_ms))
+                announced_ms = min(sensor.announced_ms, now_ms + AHEAD_MS)
+                if (since_ms, announced_ms) != (sensor.since_ms, sensor.announced_ms):
+                    self.put(replace(sensor, since_ms=since_ms, announced_ms=announced_ms))
         for change in list(self.changes.values()):
             if change.opened_ms > now_ms:
                 self.put(replace(change, opened_ms=now_ms))
@@ -156,7 +156,7 @@ class Fleet:
             if node.seen_ms > now_ms:
                 self.put(replace(node, seen_ms=now_ms))
 
-    def skip(self, step_ms: int, now_ms: int) -> None:
+    def shift_times(self, step_ms: int, now_ms: int) -> None:
         """Time on the clock that did not pass: silences and changes are as old as they were."""
         for sensors in self.sensors.values():
             for sensor in list(sensors.values()):
@@ -182,7 +182,9 @@ class Fleet:
         """Remember what was not believed; a flood of the same is written now and then only."""
         before = self.doubts.get((*key, kind))
         count = before.count + 1 if before else 1
-        record = DoubtRecord(*key, kind, sentence, count, now_ms)
+        record = DoubtRecord(
+            site=key[0], node=key[1], kind=kind, sentence=sentence, count=count, at_ms=now_ms
+        )
         if before is None or not before.sentence or worth_a_line(count):
             self.put(record)
         else:
@@ -221,11 +223,11 @@ class Fleet:
         living = (each for each in self.sensors[key].values() if each.state in IN_LAYOUT)
         return sorted(living, key=lambda sensor: sensor.role)
 
-    def described(self, sensor: SensorRecord) -> SensorDescription:
+    def description_of(self, sensor: SensorRecord) -> SensorDescription:
         """The sensor as the wire describes it, checked once: a wave asks for thousands."""
         found = self._described.get(sensor.key)
         if found is None:
-            found = self._described[sensor.key] = sensor.described()
+            found = self._described[sensor.key] = sensor.description()
         return found
 
     def members(self, change: int) -> list[NodeKey]:

@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 
 
-class LifecycleError(OpidError, ValueError):
-    """An event that cannot happen to a sensor in this state."""
-
-
-class EventError(OpidError, ValueError):
+class EventError(RefusedError, ValueError):
     """An event that cannot be: `reason` is a word to count by."""
 
-    def __init__(self, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.reason = reason
+
+class LifecycleError(EventError):
+    """An event that cannot happen to a sensor in this state."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("lifecycle", sentence)
 
 
 class SensorState(StrEnum):

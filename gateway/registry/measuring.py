@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from edge_opid.layout import WarmUp
 from edge_opid.layout.sensor import Sensor
-from gateway.registry.capacity import room_for
-from gateway.registry.events import give_way
+from gateway.registry.capacity import columns_left
+from gateway.registry.events import retire_replaced
 from gateway.registry.fleet import Fleet
 from gateway.registry.lifecycle import SensorEvent, SensorState, step
 from gateway.registry.records import NodeKey, SensorRecord
@@ -45,12 +45,12 @@ class Measuring:
         """With the date of the announcement: a later one is about another thing of the same id."""
         self._agreed: dict[Peers, list[Sensor]] = {}
         """What peers' values suggest, once there are enough: one for each make among them."""
-        self._said: list[str] = []
+        self._remarks: list[str] = []
 
-    def listening(self, fleet: Fleet) -> set[NodeKey]:
-        """The nodes whose readings are wanted. What was heard of sensors retired since is dropped.
+    def refresh(self, fleet: Fleet) -> set[NodeKey]:
+        """Drop what was heard of sensors retired since; the nodes whose readings are wanted.
 
-        >>> Measuring(50).listening(Fleet([]))
+        >>> Measuring(50).refresh(Fleet([]))
         set()
         """
         wanted = {each.key: each for each in _measured(fleet)}
@@ -59,7 +59,7 @@ class Measuring:
         self._agreed = {peers: found for peers, found in self._agreed.items() if peers[:2] in roles}
         return {(site, node) for site, node, _ in wanted}
 
-    def heard(
+    def add_values(
         self, fleet: Fleet, key: NodeKey, values: Mapping[str, float], now_ms: int
     ) -> list[str]:
         """Take values in; returns the sensors that are measured by them."""
@@ -71,24 +71,24 @@ class Measuring:
                 if estimate is not None:
                     _, warmup = self._first.pop(record.key)
                     aside = list(warmup.aside.values())
-                    self._said += [f"{'/'.join(key)}: sensor {sentence}" for sentence in aside]
+                    self._remarks += [f"{'/'.join(key)}: sensor {sentence}" for sentence in aside]
                     self._enter(fleet, record, estimate, now_ms)
                     finished.append(sensor)
         return finished
 
-    def take_said(self) -> list[str]:
+    def take_remarks(self) -> list[str]:
         """Sentences about values that were set aside, since the last time."""
-        said, self._said = self._said, []
-        return said
+        remarks, self._remarks = self._remarks, []
+        return remarks
 
     def _add(self, fleet: Fleet, record: SensorRecord, value: float) -> Sensor | None:
         """Keep a value; what all of them suggest, when there are enough."""
-        told_ms, warmup = self._first.get(record.key, (-1, None))
+        announced_ms, warmup = self._first.get(record.key, (-1, None))
         knots = knots_like_its_neighbours(fleet, record)
-        if warmup is None or told_ms != record.told_ms:
+        if warmup is None or announced_ms != record.announced_ms:
             gate = fleet.nodes[record.site, record.node].gate
             warmup = WarmUp([record.id], self._readings, knots, gate=gate)
-            self._first[record.key] = record.told_ms, warmup
+            self._first[record.key] = record.announced_ms, warmup
         warmup.add({record.id: value})
         if len(_values(warmup)) < OWN_MIN and not warmup.full:
             return None
@@ -117,10 +117,10 @@ class Measuring:
         """The first values of everybody in this role whose values are like these."""
         found: list[float] = []
         for each in _measured(fleet):
-            told_ms, warmup = self._first.get(each.key, (-1, None))
+            announced_ms, warmup = self._first.get(each.key, (-1, None))
             if (fleet.nodes[each.site, each.node].group, each.role) != (group, role):
                 continue
-            if warmup is None or told_ms != each.told_ms:
+            if warmup is None or announced_ms != each.announced_ms:
                 continue  # not heard so far
             if _are_alike(own, warmup.layout().sensors[0]):
                 found += _values(warmup)
@@ -139,14 +139,14 @@ class Measuring:
                 reason="measured",
             )
         )
-        give_way(fleet, (record.site, record.node), record.id, now_ms)
+        retire_replaced(fleet, (record.site, record.node), record.id, now_ms)
 
 
 def knots_like_its_neighbours(fleet: Fleet, record: SensorRecord) -> int:
     """As many hats as most sensors of its node have, if there is room: a lifted node lifts all."""
     counts = Counter(len(each.knots) for each in fleet.in_layout((record.site, record.node)))
     usual = counts.most_common(1)[0][0] if counts else 1
-    return max(1, min(usual, room_for(fleet, record)))
+    return max(1, min(usual, columns_left(fleet, record)))
 
 
 def _measured(fleet: Fleet) -> list[SensorRecord]:

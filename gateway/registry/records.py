@@ -31,7 +31,7 @@ NodeKey = tuple[str, str]
 """Site and node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
     """A node, and what it last said of itself."""
 
@@ -56,7 +56,7 @@ class NodeRecord:
         return self.site, self.node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SensorRecord:
     """A sensor of a node. Reference and scale are None as long as it is being measured."""
 
@@ -77,7 +77,7 @@ class SensorRecord:
     replaces: str | None = None
     reason: str = ""
     """Why it is in this state, in the words of whoever said so."""
-    told_ms: int = 0
+    announced_ms: int = 0
     """The time written on the last announcement about it: an older one is a late copy."""
 
     @property
@@ -85,7 +85,7 @@ class SensorRecord:
         """Site, node and id."""
         return self.site, self.node, self.id
 
-    def described(self) -> SensorDescription:
+    def description(self) -> SensorDescription:
         """The sensor as the wire describes it in a layout."""
         if self.reference is None or self.scale is None:
             raise ValueError(f"sensor {self.id!r} of {self.node!r} has not been measured yet")
@@ -100,7 +100,7 @@ class SensorRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutRecord:
     """A layout that a node has, or is told to take. `change` is 0 where it brought its own."""
 
@@ -120,7 +120,7 @@ class LayoutRecord:
         return self.site, self.node, self.version
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderRecord:
     """The `desired` in force for a node: signed once, published until it is reported."""
 
@@ -140,7 +140,7 @@ class OrderRecord:
         return self.site, self.node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRecord:
     """A node's statistics for one layout, as the wire brought them."""
 
@@ -161,7 +161,7 @@ class ChangeState(StrEnum):
     """The batch is full, its time is over, or every node has moved on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRecord:
     """A cohort: nodes of one group on their way to the same columns, from the same survivors."""
 
@@ -183,7 +183,7 @@ class ChangeRecord:
     closed_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
     """A labelled instance of a change's batch: raw values by sensor id."""
 
@@ -206,7 +206,7 @@ class ExampleRecord:
         return self.site, self.node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitRecord:
     """One fit of a change: what the candidates scored, which was chosen, why, and its weights."""
 
@@ -218,7 +218,7 @@ class FitRecord:
     chosen: str
     why: str
     pushed: bool
-    table: tuple[dict[str, Any], ...]
+    candidates: tuple[dict[str, Any], ...]
     """name, accuracy, behind, error and tier of every candidate."""
     pooled: tuple[str, ...]
     """The nodes whose statistics are in W^(s)."""
@@ -244,7 +244,7 @@ class FitRecord:
         return "kernel" in self.parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtRecord:
     """What was said and is not believed, for whoever looks: the last time, and how often."""
 

@@ -7,7 +7,7 @@ else speaks in its name: a status is not signed. So
 1. up to `CATCH_UP` versions more than we ever issued are believed, for a backup explains them, and
    said; a higher one is refused, said, and changes nothing;
 2. what was believed wrongly is undone by the node's own next word: an order that is too far ahead
-   of the version it reports is given again, within its reach (`beyond_reach`, `next_version`).
+   of the version it reports is given again, within its reach (`is_beyond_reach`, `next_version`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEEN_MS = 60_000
 """How often a status that says nothing new is worth a write."""
 
 
-def reported(fleet: Fleet, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> bool:
+def note_status(fleet: Fleet, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> bool:
     """Note what a known node says of itself; whether that was worth a write."""
     node = fleet.nodes[key]
     news = replace(
@@ -67,13 +67,13 @@ def next_version(fleet: Fleet, key: NodeKey) -> int:
     return min(above, reported + LIMITS.version_step_max)
 
 
-def beyond_reach(fleet: Fleet, key: NodeKey, version: int) -> bool:
+def is_beyond_reach(fleet: Fleet, key: NodeKey, version: int) -> bool:
     """Whether a node that obeys this version would refuse the order in force as too far ahead."""
     order = fleet.orders.get(key)
     return order is not None and order.version > version + LIMITS.version_step_max
 
 
-def overtaken(
+def is_ahead(
     fleet: Fleet,
     key: NodeKey,
     version: int,
@@ -96,7 +96,7 @@ def overtaken(
     return same_number and set(sensors or ()) != set(layout.sensors)
 
 
-def renumber(fleet: Fleet, key: NodeKey, layout_version: int, now_ms: int) -> None:
+def renumber_layout(fleet: Fleet, key: NodeKey, layout_version: int, now_ms: int) -> None:
     """Our newest layout, above the one that the node has."""
     layout = fleet.layouts[key]
     if layout_version >= layout.version:
@@ -108,7 +108,7 @@ CLAIM_PER_S, CLAIM_AT_ONCE = 1_000, 10_000
 may have learned when the clock has not moved."""
 
 
-def check_summarised(
+def check_summary(
     fleet: Fleet, key: NodeKey, layout_version: int, readings: int, now_ms: int
 ) -> None:
     """Refuse statistics of a layout nobody was told: they would push out the few that are kept.

@@ -16,8 +16,8 @@ from edge_opid.config.schema import line_of, place
 from edge_opid.errors import ConfigError
 from gateway.config import GatewayConfig, parse_config
 from gateway.policy import Group, check_groups
+from gateway.setup.file_writer import FolderError
 from gateway.setup.plan import SetupPlan
-from gateway.setup.scribe import FolderError
 from gateway.setup.starting_files import array, group_toml, quoted
 
 _LIST = re.compile(r"(\s*[\"']?nodes[\"']?\s*=\s*\[)([^\]#]*?)([\s,]*)\]")

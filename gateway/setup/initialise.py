@@ -29,10 +29,10 @@ from edge_opid.link.contract import LinkError
 from edge_opid.link.options import read_credentials
 from gateway import config as gateway_config
 from gateway.secret_files import load_signing_key
+from gateway.setup.file_writer import PUBLIC, SECRET, FileWriter, FolderError, open_writer
 from gateway.setup.group_list import with_nodes
 from gateway.setup.mosquitto_files import conf, ended, names_in, password_line, with_rules
 from gateway.setup.plan import SetupPlan
-from gateway.setup.scribe import PUBLIC, SECRET, FileWriter, FolderError, scribe_in
 from gateway.setup.starting_files import gateway_toml, node_toml
 
 __all__ = ["FolderError", "SetupPlan", "add_nodes", "initialise", "next_steps"]
@@ -51,17 +51,17 @@ def initialise(folder: Path, plan: SetupPlan) -> list[Path]:
     gateway_config.parse_config(text, {}, folder / CONFIG)
     _check_nodes(plan)
     begun = json.dumps(asdict(plan), indent=1) + "\n"
-    with scribe_in(folder) as scribe:
-        _refuse_unless_ours(scribe, begun)
-        scribe.offer(UNFINISHED, begun, PUBLIC)
-        scribe.offer(KEY, bytes(SigningKey.generate()).hex() + "\n", SECRET)
+    with open_writer(folder) as writer:
+        _refuse_unless_ours(writer, begun)
+        writer.write_new(UNFINISHED, begun, PUBLIC)
+        writer.write_new(KEY, bytes(SigningKey.generate()).hex() + "\n", SECRET)
         key = load_signing_key(folder / KEY)
-        scribe.offer(PUBLIC_KEY, key.verify_key.encode().hex() + "\n", PUBLIC)
-        _fill(scribe, plan, key)
-        scribe.offer(CONF, conf(folder / "mosquitto", plan), PUBLIC)
-        scribe.offer(CONFIG, text, PUBLIC)
-        scribe.remove(UNFINISHED)
-        return [path for path in scribe.written if path.name != UNFINISHED]
+        writer.write_new(PUBLIC_KEY, key.verify_key.encode().hex() + "\n", PUBLIC)
+        _fill(writer, plan, key)
+        writer.write_new(CONF, conf(folder / "mosquitto", plan), PUBLIC)
+        writer.write_new(CONFIG, text, PUBLIC)
+        writer.remove(UNFINISHED)
+        return [path for path in writer.written if path.name != UNFINISHED]
 
 
 def add_nodes(
@@ -75,15 +75,15 @@ def add_nodes(
     folder = folder.absolute()
     if not (folder / CONFIG).is_file() or (folder / UNFINISHED).exists():
         raise FolderError(f"{folder} is not finished, there is nothing to add to: run init first")
-    with scribe_in(folder) as scribe:
+    with open_writer(folder) as writer:
         given = gateway_config.load_config(folder / CONFIG, environment)
         host, port = plan.broker_host or given.broker.host, plan.broker_port or given.broker.port
         plan = replace(plan, broker_host=host, broker_port=port)
-        text = with_nodes(scribe.read(CONFIG), folder / CONFIG, plan, environment)
+        text = with_nodes(writer.read(CONFIG), folder / CONFIG, plan, environment)
         _check_nodes(plan)
-        _fill(scribe, plan, load_signing_key(given.key_file))
-        scribe.amend(CONFIG, text, PUBLIC)
-        return scribe.written
+        _fill(writer, plan, load_signing_key(given.key_file))
+        writer.rewrite(CONFIG, text, PUBLIC)
+        return writer.written
 
 
 def next_steps(folder: Path, *, added: bool) -> list[str]:
@@ -112,16 +112,16 @@ def _check_nodes(plan: SetupPlan) -> None:
         parse_node_config(node_toml(plan, node, "0" * 64), {})
 
 
-def _refuse_unless_ours(scribe: FileWriter, begun: str) -> None:
+def _refuse_unless_ours(writer: FileWriter, begun: str) -> None:
     """A new folder, an empty one, or one in which this very plan was cut off."""
-    folder = scribe.folder
-    if scribe.has(UNFINISHED):
-        if scribe.read(UNFINISHED) != begun:
+    folder = writer.folder
+    if writer.has(UNFINISHED):
+        if writer.read(UNFINISHED) != begun:
             raise FolderError(
                 f"{folder} was begun with another plan, see {folder / UNFINISHED}: finish that "
                 "one, or delete the folder"
             )
-    elif scribe.has(CONFIG):
+    elif writer.has(CONFIG):
         raise FolderError(
             f"{folder / CONFIG} exists already, and init overwrites nothing: use --add-nodes to "
             "add to it, or take another folder"
@@ -135,21 +135,21 @@ def _refuse_unless_ours(scribe: FileWriter, begun: str) -> None:
 # --- what both do ---------------------------------------------------------------------------------
 
 
-def _fill(scribe: FileWriter, plan: SetupPlan, key: SigningKey) -> None:
+def _fill(writer: FileWriter, plan: SetupPlan, key: SigningKey) -> None:
     """Credentials and node folders of whoever is new, then the broker's rules, then its names."""
-    passwords = ended(scribe.read(PASSWORDS))
+    passwords = ended(writer.read(PASSWORDS))
     done = names_in(passwords)
     accounts = {user: file for user, file in plan.accounts().items() if user not in done}
     added = ""
     for user, file in accounts.items():
-        scribe.offer(file, f"{user}\n{secrets.token_urlsafe(PASSWORD_BYTES)}\n", SECRET)
-        added += password_line(user, _password(scribe.folder / file, user))
+        writer.write_new(file, f"{user}\n{secrets.token_urlsafe(PASSWORD_BYTES)}\n", SECRET)
+        added += password_line(user, _password(writer.folder / file, user))
     for node in plan.nodes:
         if plan.user(node) not in done:
             text = node_toml(plan, node, key.verify_key.encode().hex())
-            scribe.offer(plan.folder(node) / "node.toml", text, PUBLIC)
-    scribe.amend(ACL, with_rules(scribe.read(ACL), plan), SECRET)
-    scribe.amend(PASSWORDS, passwords + added, SECRET)
+            writer.write_new(plan.folder(node) / "node.toml", text, PUBLIC)
+    writer.rewrite(ACL, with_rules(writer.read(ACL), plan), SECRET)
+    writer.rewrite(PASSWORDS, passwords + added, SECRET)
 
 
 def _password(path: Path, user: str) -> str:

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from edge_opid.wire import WireError, check_id
-from gateway.policy import Group, PolicyError
+from edge_opid.config.schema import check_name
+from edge_opid.errors import SettingError
+from gateway.policy import Group
 
 GATEWAY, OPERATOR = "gateway", "operator"  # a node's name has a dot: it can be neither
 SENSORS = "sensors"  # the name that all sensors of a node share, unless they have their own
@@ -39,17 +40,17 @@ class SetupPlan:
     broker_port: int | None = None  # None: 1883, or what the folder says already
 
     def __post_init__(self) -> None:
-        _check_id(self.group, "plan.group")
+        check_name(self.group, "plan.group")
         Group(self.group, self.site, self.classes, self.nodes).check("plan")
         if not self.nodes:
-            raise PolicyError("plan.nodes", "must be at least one, got none")
+            raise SettingError("plan.nodes", "must be at least one, got none")
         for place, source in enumerate(self.sources):
             _check_source(source, self.sources[:place], f"plan.sources[{place}]")
         if self.broker_host is not None and not HOST.fullmatch(self.broker_host):
             complaint = f"must be a name or an address, got {self.broker_host!r}"
-            raise PolicyError("plan.broker_host", complaint)
+            raise SettingError("plan.broker_host", complaint)
         if self.broker_port is not None and not 0 < self.broker_port < 65_536:
-            raise PolicyError("plan.broker_port", f"must be 1 to 65535, got {self.broker_port}")
+            raise SettingError("plan.broker_port", f"must be 1 to 65535, got {self.broker_port}")
 
     @property
     def host(self) -> str:
@@ -85,13 +86,6 @@ class SetupPlan:
 
 
 def _check_source(source: str, before: tuple[str, ...], key: str) -> None:
-    _check_id(source, key)
+    check_name(source, key)
     if source in (SENSORS, *before):
-        raise PolicyError(key, f"must differ from {SENSORS!r} and the others, got {source!r}")
-
-
-def _check_id(value: str, key: str) -> None:
-    try:
-        check_id(value, key)
-    except WireError as error:
-        raise PolicyError(key, str(error).removeprefix(f"{key} ")) from error
+        raise SettingError(key, f"must differ from {SENSORS!r} and the others, got {source!r}")

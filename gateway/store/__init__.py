@@ -1,13 +1,11 @@
 """The gateway's durable state: SQLAlchemy Core over an SQLite file, or PostgreSQL by its URL."""
 
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import StoredFleet
 from gateway.store.commands import FORGET, CommandRecord
 from gateway.store.errors import (
     DatabaseError,
-    FleetStoreError,
-    MasterError,
+    LeaderError,
     RecordError,
-    StoreUrlError,
     StoreVersionError,
 )
 from gateway.store.store import SUMMARIES_KEPT, FleetStore
@@ -18,10 +16,8 @@ __all__ = [
     "CommandRecord",
     "DatabaseError",
     "FleetStore",
-    "FleetStoreError",
-    "MasterError",
+    "LeaderError",
     "RecordError",
-    "StoreUrlError",
     "StoreVersionError",
-    "Stored",
+    "StoredFleet",
 ]

@@ -24,7 +24,7 @@ OPEN_READ = 1_000
 """How many open commands are read at once; the others follow when these are settled."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRecord:
     """An operator's wish: an event message for a node, as bytes, or `FORGET`.
 
@@ -70,7 +70,9 @@ def settle(connection: Connection, outcomes: Mapping[int, str]) -> None:
     for number, outcome in outcomes.items():
         if not outcome:
             raise RecordError(f"command {number} must be settled with `done` or a reason, got ''")
-        row = row_of(CommandRecord(number, "", "", b"", 0, outcome))
+        row = row_of(
+            CommandRecord(id=number, site="", node="", payload=b"", at_ms=0, outcome=outcome)
+        )
         place = select(func.coalesce(func.max(COMMANDS.c.settled), 0) + 1).scalar_subquery()
         this = COMMANDS.c.id == row["id"], COMMANDS.c.settled.is_(None)
         after = {"outcome": row["outcome"], "settled": place}

@@ -7,15 +7,19 @@
 3. Whoever finds a lock waits `LOCK_WAIT_S` and then gets a `DatabaseError` that is transient.
 4. A connection that died is replaced at the next transaction.
 
-Nobody else here knows which of the two it is, except `locks.py`.
+5. SQLite's files are their owner's alone: whoever can read one can also lock it.
+
+Nobody else here knows which of the two it is, except `leader.py`.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +28,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 
-from gateway.store.errors import DatabaseError, StoreUrlError, database_errors
-from gateway.store.private import make_private
+from edge_opid import log
+from edge_opid.errors import SettingError
+from gateway.store.errors import DatabaseError, database_errors
 
+OWNERS_ALONE = 0o600
+FAMILY = ("", "-wal", "-shm")
+"""What SQLite appends to the name of a database."""
 LOCK_WAIT_S = 5
 LOCK_WAITS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.0, 1.0, 1.0)
 EXAMPLES = "sqlite:///gateway.sqlite or postgresql://user@host/database"
@@ -50,28 +58,28 @@ POSTGRESQL_OPTIONS = {
 }
 
 
-def parse(text: str) -> URL:
-    """The address of a database, completed with what we need, or a `StoreUrlError`.
+def parse_url(text: str, key: str = "gateway.database") -> URL:
+    """The address of a database with the driver we use, or a `SettingError` about `key`.
 
-    >>> parse("postgresql://opid@pi4/fleet").drivername
+    Of what was given, no error shows more than the kind of database: there may be a password in it.
+
+    >>> parse_url("postgresql://opid@pi4/fleet").drivername
     'postgresql+psycopg'
-    >>> parse("mysql://opid:secret@pi4/fleet")
+    >>> parse_url("mysql://opid:secret@pi4/fleet")
     Traceback (most recent call last):
     ...
-    gateway.store.errors.StoreUrlError: a database must be like sqlite:///gateway.sqlite or \
-postgresql://user@host/database, got 'mysql://opid:***@pi4/fleet'
+    edge_opid.errors.SettingError: gateway.database must be of sqlite or postgresql, got 'mysql'
     """
     try:
         url = make_url(text)
-    except (ArgumentError, ValueError) as error:  # not shown: a password may stand in it
-        raise StoreUrlError(f"a database must be like {EXAMPLES}, got no address") from error
+    except (ArgumentError, ValueError):
+        raise SettingError(key, f"must be like {EXAMPLES}, got no URL") from None
     if url.drivername in ("postgresql", "postgresql+psycopg"):
-        missing = {key: POSTGRESQL_OPTIONS[key] for key in POSTGRESQL_OPTIONS.keys() - url.query}
-        return url.set(drivername="postgresql+psycopg").update_query_dict(missing)
-    as_uri = str(url.database).startswith("file:")  # has no file name to put a lock beside
-    if url.drivername not in ("sqlite", "sqlite+pysqlite") or as_uri:
-        got = url.render_as_string(hide_password=True)
-        raise StoreUrlError(f"a database must be like {EXAMPLES}, got {got!r}")
+        return url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is the old driver
+    if url.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise SettingError(key, f"must be of sqlite or postgresql, got {url.drivername!r}")
+    if str(url.database).startswith("file:"):  # has no file name to put a lock beside
+        raise SettingError(key, "must name a file, as sqlite:///gateway.sqlite, and no URI")
     return url
 
 
@@ -79,8 +87,11 @@ class Database:
     """An engine for each kind of transaction, over one pool of one connection."""
 
     def __init__(self, text: str) -> None:
-        self.url = parse(text)
+        self.url = parse_url(text)
         self.dialect = self.url.get_backend_name()
+        if self.dialect == "postgresql":
+            missing = POSTGRESQL_OPTIONS.keys() - self.url.query
+            self.url = self.url.update_query_dict({key: POSTGRESQL_OPTIONS[key] for key in missing})
         self.in_memory = self.dialect == "sqlite" and self.url.database in (None, "", ":memory:")
         self.name = _shown(self.url, self.in_memory)
         self._engine = _sqlite(self) if self.dialect == "sqlite" else _postgresql(self)
@@ -168,6 +179,32 @@ def _sqlite(database: Database) -> Engine:
     return engine
 
 
+def make_private(path: Path) -> None:
+    """Make the database's file if there is none, and let nobody but its owner in.
+
+    SQLite would make it as the umask says; it gives its write-ahead log the mode of the database.
+    What cannot be made here SQLite cannot open either, and its error says so. Files of somebody
+    else are left alone: root may look at a fleet without changing anything.
+    """
+    real = path.resolve()
+    with suppress(OSError):  # it is there, or SQLite will say why not
+        os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNERS_ALONE))
+    for ending in FAMILY:
+        _close_to_others(Path(f"{real}{ending}"))
+
+
+def _close_to_others(path: Path) -> None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return
+    mode = stat.S_IMODE(found.st_mode)
+    ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    if ours and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        path.chmod(OWNERS_ALONE)
+        log.warning("a file was open to others", path=path, mode=f"{mode:04o}", now="0600")
+
+
 def _set_pragmas(connection: sqlite3.Connection) -> None:
     """For the change to a write-ahead log SQLite does not wait by itself: so we do."""
     for wait_s in (*LOCK_WAITS_S, None):
@@ -186,4 +223,5 @@ def _postgresql(database: Database) -> Engine:
         return create_engine(database.url, pool_size=1, max_overflow=0, pool_pre_ping=True)
     except ImportError as error:
         advice = "pip install 'edge-opid[gateway]'"
-        raise StoreUrlError(f"{database.name} needs psycopg ({error}): {advice}") from error
+        complaint = f"{database.name} needs psycopg ({error}): {advice}"
+        raise SettingError("gateway.database", complaint) from error

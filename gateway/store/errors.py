@@ -1,7 +1,7 @@
 """What can go wrong with the gateway's database, and who is at fault.
 
-The service loop needs to know one thing of a failure: try again, or give up? `DatabaseError` says
-it in `transient`. The other errors of this family are never cured by trying again.
+The gateway's loop needs to know one thing of a failure: try again, or give up? `DatabaseError` says
+it in `transient`. The other errors here are never cured by trying again.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from contextlib import contextmanager
 
 from sqlalchemy import exc
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import ConfigError, RefusedError
 
 
-class FleetStoreError(OpidError):
-    """The root of every error of the gateway's store. What was asked for has not been done."""
+class StoreVersionError(ConfigError):
+    """The database has a schema that this program does not know: a newer one, or one too old."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, "gateway.database")
 
 
-class StoreUrlError(FleetStoreError, ValueError):
-    """The address of the database is at fault."""
+class LeaderError(RefusedError):
+    """Another process is the leader of this database, and we must not write to it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("leader", sentence)
 
 
-class StoreVersionError(FleetStoreError):
-    """A newer program has brought the database to a schema that this one does not know."""
+class RecordError(RefusedError, ValueError):
+    """A record is at fault: it cannot be stored."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("record", sentence)
 
 
-class MasterError(FleetStoreError):
-    """Another process is the master of this database."""
-
-
-class RecordError(FleetStoreError, ValueError):
-    """A record is at fault: one that cannot be stored, or a row that cannot be read back."""
-
-
-class DatabaseError(FleetStoreError, OSError):
+class DatabaseError(RefusedError, OSError):
     """The database is at fault: gone, locked, full, damaged, or not ours to use.
 
     `transient` is true where the same call may succeed later: the connection was lost, somebody
@@ -49,7 +50,7 @@ class DatabaseError(FleetStoreError, OSError):
     """
 
     def __init__(self, sentence: str, *, transient: bool, unsure: bool = False) -> None:
-        super().__init__(sentence)
+        super().__init__("database", sentence)
         self.transient, self.unsure = transient, unsure
 
 

@@ -1,7 +1,8 @@
 """From any older schema to the newest one, step by step, in one transaction.
 
-`MIGRATIONS[i]` brings a database from version i to i + 1; an empty one has version 0. Whoever
-changes `tables.py`
+`MIGRATIONS[0]` makes version `FIRST` in an empty database, each later step the next version. What
+lies in a database of before `FIRST` (signed orders, summaries) nodes would not understand any more:
+it is refused, and stays as it is. Whoever changes `tables.py`
 
 1. copies its tables as they are today to a module of their own, from which `first_schema` (or the
    step that made them) creates them ever after: a step never changes once it has been released;
@@ -30,7 +31,7 @@ from sqlalchemy import (
 
 from gateway.store.database import Database
 from gateway.store.errors import StoreVersionError
-from gateway.store.tables import DOUBTS, ISSUED, MASTER, METADATA
+from gateway.store.tables import LEADER, METADATA
 
 Migration = Callable[[Connection], None]
 
@@ -42,24 +43,22 @@ MIGRATING, SERVING = 1, 2
 VERSION = Table("schema_version", MetaData(), Column("version", Integer, nullable=False))
 
 
+FIRST = 3
+"""The version of the first release."""
+
+
 def first_schema(connection: Connection) -> None:
-    """Version 1: every table, and no master yet."""
+    """Version 3: every table, and no leader yet."""
     METADATA.create_all(connection)
-    connection.execute(insert(MASTER).values(id=1, epoch=0, host="", pid=0))
+    connection.execute(insert(LEADER).values(id=1, epoch=0, host="", pid=0))
 
 
-def doubts(connection: Connection) -> None:
-    """Version 2: what is not believed, and how far was counted where orders went below it."""
-    DOUBTS.create(connection)
-    ISSUED.create(connection)
-
-
-MIGRATIONS: tuple[Migration, ...] = (first_schema, doubts)
+MIGRATIONS: tuple[Migration, ...] = (first_schema,)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring the database to the newest version; a newer one is refused, and stays as it is."""
-    newest = len(migrations)
+    """Bring the database to the newest version; one of an unknown version stays as it is."""
+    newest = FIRST + len(migrations) - 1
     with database.reading("reading the version of the schema") as connection:
         if _version(connection, database.name, newest) == newest:
             return  # as nearly always: no need to wait for whoever is writing
@@ -70,7 +69,7 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
         if version == 0:
             VERSION.create(connection, checkfirst=True)
             connection.execute(insert(VERSION).values(version=0))
-        for step in migrations[version:]:
+        for step in migrations[version - FIRST + 1 if version else 0 :]:
             step(connection)
         connection.execute(update(VERSION).values(version=newest))
 
@@ -79,6 +78,12 @@ def _version(connection: Connection, name: str, newest: int) -> int:
     if not inspect(connection).has_table(VERSION.name):
         return 0
     found = connection.execute(select(VERSION.c.version)).scalar_one()
+    if found < FIRST:
+        raise StoreVersionError(
+            f"{name} has schema version {found}, from before the first release, and this program "
+            f"knows versions from {FIRST}: use another database, and each node introduces itself "
+            "again"
+        )
     if found > newest:
         raise StoreVersionError(
             f"{name} has schema version {found}, this program knows versions up to {newest}: "

@@ -17,7 +17,7 @@ from gateway.registry import (
     OrderRecord,
     SensorRecord,
 )
-from gateway.registry.fleet import ExampleNumber, Stored
+from gateway.registry.fleet import ExampleNumber, StoredFleet
 from gateway.store.rows import in_order, record_of
 from gateway.store.tables import CHANGES, EXAMPLES, LAYOUTS, TABLES
 
@@ -27,13 +27,13 @@ KEYS_AT_ONCE = 300
 """Keys in one statement: three parameters each, and an SQLite before 3.32 takes 999 of them."""
 
 
-def fleet(connection: Connection) -> Stored:
+def fleet(connection: Connection) -> StoredFleet:
     """Everything but the bulk: examples, summaries, fits and history are read when needed."""
     newest = _newest_layouts()
     owners = select(newest.subquery().c.change)
     current = or_(CHANGES.c.state == str(ChangeState.GATHERING), CHANGES.c.id.in_(owners))
     highest = connection.execute(select(func.max(CHANGES.c.id))).scalar_one()
-    return Stored(
+    return StoredFleet(
         nodes=_found(connection, NodeRecord),
         sensors=_found(connection, SensorRecord),
         layouts=_found(connection, LayoutRecord, newest),

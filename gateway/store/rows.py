@@ -19,14 +19,14 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from sqlalchemy import RowMapping, Table
 
 from edge_opid.wire.schema import Checked
-from gateway.store.errors import RecordError
+from gateway.store.errors import DatabaseError, RecordError
 
 INTEGER_END = 2**63
 AT_FAULT = (ValueError, TypeError, RecursionError)
 """What reading damaged JSON, or building a record from it, may raise."""
 
 
-class Form(NamedTuple):
+class ColumnCodec(NamedTuple):
     """How one kind of value is written down, and how it is read again."""
 
     write: Callable[[Any], Any]
@@ -36,30 +36,31 @@ class Form(NamedTuple):
 def row_of(record: Any) -> dict[str, Any]:
     """The row of a record, or a `RecordError` that names the column at fault.
 
-    >>> from gateway.registry import OrderRecord
-    >>> row_of(OrderRecord("street", "north", 7, 2, b"signed", 1_700_000_000_000))["version"]
-    7
+    >>> from gateway.registry import NodeRecord
+    >>> row_of(NodeRecord(site="street", node="north", group="air", gate=8.0))["group"]
+    'air'
     """
     row = {}
-    for name, form in forms_of(type(record)).items():
+    for name, codec in codecs_of(type(record)).items():
         try:
-            row[name] = form.write(getattr(record, name))
+            row[name] = codec.write(getattr(record, name))
         except AT_FAULT as error:
             raise RecordError(f"{_place(record)}: {name} cannot be stored: {error}") from error
     return row
 
 
 def record_of(kind: type[Any], table: Table, row: RowMapping) -> Any:
-    """The record of a row, or a `RecordError` that names table, key and column."""
+    """The record of a row, or a `DatabaseError` that names table, key and column."""
     found = {}
-    for name, form in forms_of(kind).items():
+    for name, codec in codecs_of(kind).items():
         try:
-            found[name] = form.read(row[name])
+            found[name] = codec.read(row[name])
         except AT_FAULT as error:
             key = ", ".join(f"{part}={row[part]!r}" for part in kind.KEY)
-            raise RecordError(
+            raise DatabaseError(
                 f"table {table.name}, row {key}: {name} cannot be read: {error}; restore the "
-                "database from a copy, or delete the row"
+                "database from a copy, or delete the row",
+                transient=False,
             ) from error
     return kind(**found)
 
@@ -74,77 +75,79 @@ def in_order(kind: type[Any], table: Table, rows: Iterable[RowMapping]) -> list[
     return sorted((record_of(kind, table, row) for row in rows), key=key_of)
 
 
-_FORMS: dict[type[Any], dict[str, Form]] = {}  # found once for each class, then remembered
+_CODECS: dict[type[Any], dict[str, ColumnCodec]] = {}  # found once for each class, then remembered
 
 
-def forms_of(kind: type[Any]) -> dict[str, Form]:
+def codecs_of(kind: type[Any]) -> dict[str, ColumnCodec]:
     """How each field of a class of records lies in its column."""
-    if kind not in _FORMS:
+    if kind not in _CODECS:
         hints = get_type_hints(kind)
         names = (each.name for each in dataclasses.fields(kind))
-        _FORMS[kind] = {name: column_form(hints[name]) for name in names}
-    return _FORMS[kind]
+        _CODECS[kind] = {name: column_codec(hints[name]) for name in names}
+    return _CODECS[kind]
 
 
-def column_form(hint: Any) -> Form:
-    """The form of a field in its column: as it is, where SQL has a type for it, else as JSON."""
+def column_codec(hint: Any) -> ColumnCodec:
+    """The codec of a field in its column: as it is, where SQL has a type for it, else as JSON."""
     if get_origin(hint) in (Union, types.UnionType):
-        return _maybe(column_form(get_args(hint)[0]))
-    if hint in COLUMN_FORMS:
-        return COLUMN_FORMS[hint]
+        return _maybe(column_codec(get_args(hint)[0]))
+    if hint in COLUMN_CODECS:
+        return COLUMN_CODECS[hint]
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return Form(lambda value: str(hint(value)), hint)
-    form = json_form(hint)
-    return Form(
-        lambda value: json.dumps(form.write(value), separators=(",", ":")),
-        lambda text: form.read(json.loads(_text(text))),
+        return ColumnCodec(lambda value: str(hint(value)), hint)
+    codec = json_codec(hint)
+    return ColumnCodec(
+        lambda value: json.dumps(codec.write(value), separators=(",", ":")),
+        lambda text: codec.read(json.loads(_text(text))),
     )
 
 
-def json_form(hint: Any) -> Form:
-    """The form of a value within JSON; a float comes back to the same bits."""
+def json_codec(hint: Any) -> ColumnCodec:
+    """The codec of a value within JSON; a float comes back to the same bits."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return _maybe(json_form(inner[0]))
+        return _maybe(json_codec(inner[0]))
     if origin is tuple:
-        return _tuple(json_form(inner[0]))
+        return _tuple(json_codec(inner[0]))
     if origin is dict:
-        return _dict(json_form(inner[1]))
+        return _dict(json_codec(inner[1]))
     if isinstance(hint, type) and issubclass(hint, Checked):
         return _described(hint)
-    return JSON_FORMS[hint]
+    return JSON_CODECS[hint]
 
 
-def _maybe(form: Form) -> Form:
-    return Form(
-        lambda value: None if value is None else form.write(value),
-        lambda value: None if value is None else form.read(value),
+def _maybe(codec: ColumnCodec) -> ColumnCodec:
+    return ColumnCodec(
+        lambda value: None if value is None else codec.write(value),
+        lambda value: None if value is None else codec.read(value),
     )
 
 
-def _tuple(item: Form) -> Form:
-    return Form(
+def _tuple(item: ColumnCodec) -> ColumnCodec:
+    return ColumnCodec(
         lambda values: [item.write(each) for each in _an(tuple, values)],
         lambda plain: tuple(item.read(each) for each in _an(list, plain)),
     )
 
 
-def _dict(item: Form) -> Form:
-    return Form(
+def _dict(item: ColumnCodec) -> ColumnCodec:
+    return ColumnCodec(
         lambda values: {_text(key): item.write(each) for key, each in _an(dict, values).items()},
         lambda plain: {key: item.read(each) for key, each in _an(dict, plain).items()},
     )
 
 
-def _described(kind: type[Checked]) -> Form:
+def _described(kind: type[Checked]) -> ColumnCodec:
     """A record of the wire: it writes itself, and checks itself when it is built again."""
-    forms = {name: json_form(hint) for name, hint in get_type_hints(kind).items() if name != "kind"}
+    codecs = {
+        name: json_codec(hint) for name, hint in get_type_hints(kind).items() if name != "kind"
+    }
 
     def read(plain: Any) -> Any:
-        known = {name: each for name, each in _an(dict, plain).items() if name in forms}
-        return kind(**{name: forms[name].read(each) for name, each in known.items()})
+        known = {name: each for name, each in _an(dict, plain).items() if name in codecs}
+        return kind(**{name: codecs[name].read(each) for name, each in known.items()})
 
-    return Form(lambda value: _an(kind, value).plain(), read)
+    return ColumnCodec(lambda value: _an(kind, value).plain(), read)
 
 
 def _an(kind: type[Any], value: Any) -> Any:
@@ -199,17 +202,21 @@ def _anything(value: Any) -> Any:
     return value
 
 
-_NUMBERS: dict[Any, Form] = {
-    int: Form(_whole, _whole),
-    float: Form(_real, _real),
-    bool: Form(_flag, _flag),
+_NUMBERS: dict[Any, ColumnCodec] = {
+    int: ColumnCodec(_whole, _whole),
+    float: ColumnCodec(_real, _real),
+    bool: ColumnCodec(_flag, _flag),
 }
-COLUMN_FORMS = {**_NUMBERS, str: Form(_plain_text, _plain_text), bytes: Form(_blob, _blob)}
-JSON_FORMS = {
+COLUMN_CODECS = {
     **_NUMBERS,
-    str: Form(_text, _text),  # JSON can escape what a column cannot hold
-    bytes: Form(_base64, _from_base64),
-    Any: Form(_anything, _anything),
+    str: ColumnCodec(_plain_text, _plain_text),
+    bytes: ColumnCodec(_blob, _blob),
+}
+JSON_CODECS = {
+    **_NUMBERS,
+    str: ColumnCodec(_text, _text),  # JSON can escape what a column cannot hold
+    bytes: ColumnCodec(_base64, _from_base64),
+    Any: ColumnCodec(_anything, _anything),
 }
 
 

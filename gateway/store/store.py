@@ -3,7 +3,7 @@
 1. `save` is one transaction: every record of it is stored, or none. A record replaces the one with
    the same key.
 2. What `save` has returned from survives `kill -9` and a power cut.
-3. Exactly one process is the master and saves (`claim`); others may read, and submit commands.
+3. Exactly one process is the leader and saves (`claim`); others may read, and submit commands.
 4. Nothing is read that is not what was saved: a damaged row is an error that names it.
 5. Raw readings are not kept: `forget_examples` when a change is closed.
 
@@ -29,13 +29,12 @@ from gateway.registry import (
     Record,
     SummaryRecord,
 )
-from gateway.registry.fleet import Stored
+from gateway.registry.fleet import StoredFleet
 from gateway.store import commands, queries
 from gateway.store.commands import CommandRecord
 from gateway.store.database import Database
-from gateway.store.errors import RecordError
-from gateway.store.locks import lock_for
-from gateway.store.master import check_epoch, refused, take_over
+from gateway.store.errors import LeaderError, RecordError
+from gateway.store.leader import begin_epoch, check_epoch, lock_for
 from gateway.store.migrations import MIGRATIONS, Migration, migrate
 from gateway.store.rows import key_of, row_of
 from gateway.store.tables import CHANGES, EXAMPLES, SUMMARIES, TABLES
@@ -50,7 +49,7 @@ class FleetStore:
     >>> from gateway.registry import NodeRecord
     >>> with FleetStore.open("sqlite://") as store:  # in memory: a file is sqlite:///gateway.sqlite
     ...     store.claim()
-    ...     store.save([NodeRecord("street", "north", group="air", gate=0.5)])
+    ...     store.save([NodeRecord(site="street", node="north", group="air", gate=0.5)])
     ...     store.fleet().nodes[0].group, store.fleet().next_change
     ('air', 1)
     """
@@ -58,7 +57,7 @@ class FleetStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = lock_for(database)
-        self._epoch: int | None = None  # None: not the master, and never was
+        self._epoch: int | None = None  # None: not the leader, and never was
 
     @classmethod
     def open(cls, url: str, migrations: Sequence[Migration] = MIGRATIONS) -> FleetStore:
@@ -78,49 +77,51 @@ class FleetStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection, and of the database if we were its master."""
+        """Let go of the connection, and of the database if we were its leader."""
         self._lock.release()
         self._epoch = None
         self._database.close()
 
     def claim(self) -> None:
-        """Become the one master, until `close` or death; again, if `still_master` said no."""
-        if self._epoch is not None and self._lock.held():
+        """Become the one leader, until `close` or death; again, where we are it no more."""
+        if self.is_leader():
             return
-        if not self._lock.take():
-            raise refused(self._database.name, self._lock.holder())
-        try:
-            with self._database.writing("claiming the database") as connection:
-                self._epoch = take_over(connection)
-        except BaseException:
-            self._lock.release()
-            raise
+        with self._locked("claiming the database") as connection:
+            self._epoch = begin_epoch(connection)
 
-    def still_master(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether nobody can have taken over. If not: `claim` again, and read everything anew."""
-        return self._epoch is not None and self._lock.held()
+        return self._epoch is not None and self._lock.is_held()
 
     def reclaim(self) -> bool:
         """Take a lost lock again: the server was restarted, or somebody deleted the file.
 
-        True if it had to be taken. A `MasterError` where another has it, or has had it since: what
+        True if it had to be taken. A `LeaderError` where another has it, or has had it since: what
         we remember may be out of date, and only a new start reads it anew.
         """
-        if self._epoch is None or self._lock.held():
+        if self._epoch is None or self._lock.is_held():
             return False
+        with self._locked("claiming the database again") as connection:
+            check_epoch(connection, self._database.name, self._epoch)
+        return True
+
+    @contextmanager
+    def _locked(self, doing: str) -> Iterator[Connection]:
+        """Take the lock and write; the lock is let go of where that fails."""
+        name = self._database.name
         if not self._lock.take():
-            raise refused(self._database.name, self._lock.holder())
+            served = f"{name} is being served by {self._lock.holder()}"
+            raise LeaderError(f"{served}: stop it, or use another database")
         try:
-            with self._database.writing("claiming the database again") as connection:
-                check_epoch(connection, self._database.name, self._epoch)
+            with self._database.writing(doing) as connection:
+                yield connection
         except BaseException:
             self._lock.release()
             raise
-        return True
 
-    def has_master(self) -> bool:
+    def has_leader(self) -> bool:
         """Whether a gateway serves this database now; asking takes nothing from it."""
-        return self._lock.taken()
+        return self._lock.is_taken()
 
     def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
         """Store these records, all or none. Of two with the same key the later one counts.
@@ -134,7 +135,7 @@ class FleetStore:
         if not every and not outcomes:
             return
         count = sum(map(len, groups.values()))
-        with self._mastering(f"saving {count} records") as connection:
+        with self._leading(f"saving {count} records") as connection:
             for node in forgotten:
                 _forget(connection, node)
             for kind, rows in groups.items():
@@ -144,7 +145,7 @@ class FleetStore:
             if outcomes:
                 commands.settle(connection, outcomes)
 
-    def fleet(self) -> Stored:
+    def fleet(self) -> StoredFleet:
         """What a gateway needs to go on where it stood."""
         with self._database.reading("reading the fleet") as connection:
             return queries.fleet(connection)
@@ -187,16 +188,16 @@ class FleetStore:
 
     def forget_examples(self, change: int) -> None:
         """Delete the labelled instances of a change: it is closed."""
-        with self._mastering(f"forgetting the examples of change {change}") as connection:
+        with self._leading(f"forgetting the examples of change {change}") as connection:
             connection.execute(delete(EXAMPLES).where(EXAMPLES.c.change == change))
 
     def forget_closed(self) -> None:
         """Delete the labelled instances of every closed change: we died before we could."""
         closed = select(CHANGES.c.id).where(CHANGES.c.state == str(ChangeState.CLOSED))
-        with self._mastering("forgetting the examples of closed changes") as connection:
+        with self._leading("forgetting the examples of closed changes") as connection:
             connection.execute(delete(EXAMPLES).where(EXAMPLES.c.change.in_(closed)))
 
-    def census(self, key: NodeKey) -> dict[str, int]:
+    def row_counts(self, key: NodeKey) -> dict[str, int]:
         """How many rows there are of a node, by table: what goes when it is forgotten."""
         with self._database.reading(f"counting what is known of {'/'.join(key)}") as connection:
             return {
@@ -210,7 +211,9 @@ class FleetStore:
     def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
         """Leave a command for the running gateway; returns the id to ask `command` for."""
         with self._database.writing("submitting a command") as connection:
-            return commands.submit(connection, CommandRecord(0, site, node, payload, at_ms))
+            return commands.submit(
+                connection, CommandRecord(id=0, site=site, node=node, payload=payload, at_ms=at_ms)
+            )
 
     def commands(self) -> list[CommandRecord]:
         """The open commands, by id."""
@@ -227,8 +230,8 @@ class FleetStore:
         self.save((), {number: outcome})
 
     @contextmanager
-    def _mastering(self, doing: str) -> Iterator[Connection]:
-        """A transaction that writes, and fails if a newer master has taken over from us."""
+    def _leading(self, doing: str) -> Iterator[Connection]:
+        """A transaction that writes, and fails if a newer leader has taken over from us."""
         with self._database.writing(doing) as connection:
             if self._epoch is not None:
                 check_epoch(connection, self._database.name, self._epoch)

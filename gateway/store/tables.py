@@ -102,7 +102,7 @@ SENSORS = Table(
     _may("end_of_life_ms", Number),
     _may("replaces"),
     _must("reason"),
-    _must("told_ms", Number),
+    _must("announced_ms", Number),
 )
 LAYOUTS = Table(
     "layouts",
@@ -175,7 +175,7 @@ FITS = Table(
     _must("chosen"),
     _must("why"),
     _must("pushed", Boolean),
-    _must("table", Json),
+    _must("candidates", Json),
     _must("pooled", Json),
     _must("refused", Json),
     _must("readings", Number),
@@ -198,20 +198,17 @@ COMMANDS = Table(
     Index("commands_by_settled", "settled"),
     sqlite_autoincrement=True,  # the number of a forgotten command is not given out again
 )
-MASTER = Table(
-    "master",
+LEADER = Table(
+    "leader",
     METADATA,
     _key("id", Number),  # one row: 1
-    _must("epoch", Number),  # how many masters there have been; the highest one may write
+    _must("epoch", Number),  # how many leaders there have been; the highest one may write
     _must("host"),
     _must("pid", Number),
 )
-
-LATER = MetaData()
-"""Tables that came after the first version of the schema, each made by a migration of its own."""
 DOUBTS = Table(
     "doubts",
-    LATER,
+    METADATA,
     _key("site"),
     _key("node"),
     _key("kind"),
@@ -219,7 +216,7 @@ DOUBTS = Table(
     _must("count", Number),
     _must("at_ms", Number),
 )
-ISSUED = Table("issued", LATER, _key("site"), _key("node"), _must("version", Number))
+ISSUED = Table("issued", METADATA, _key("site"), _key("node"), _must("version", Number))
 
 TABLES: dict[type[Any], Table] = {
     NodeRecord: NODES,

@@ -1,12 +1,12 @@
 r"""`.tflite` files of E-stage predictors, for pipelines that speak TFLite. No TensorFlow needed.
 
 The graph is FULLY_CONNECTED(x_s, W^(s)) → CONCATENATION(Z, x_a) → FULLY_CONNECTED(V, bias) →
-scores, or one FULLY_CONNECTED where all is folded into one matrix. The names of the input and
+scores, or one FULLY_CONNECTED where all is one matrix. The names of the input and
 output tensors say which columns and classes they hold, as `edge_opid.models.tflite` reads them:
 
->>> from gateway.tflite import folded_to_tflite
+>>> from gateway.tflite import matrix_to_tflite
 >>> weights = [[1.0, -1.0], [0.2, 0.1]]
->>> data = folded_to_tflite(weights, ["temp", "bias"], ["fresh", "stale"], weights="int8")
+>>> data = matrix_to_tflite(weights, ["temp", "bias"], ["fresh", "stale"], weights="int8")
 >>> b"temp\nbias" in data, b"fresh\nstale" in data
 (True, True)
 
@@ -14,6 +14,6 @@ Read in this order: `export` (what goes in), `rounding` (int8), `graph` (what it
 (its bytes).
 """
 
-from gateway.tflite.export import ExportError, Weights, folded_to_tflite, to_tflite
+from gateway.tflite.export import ExportError, WeightType, matrix_to_tflite, to_tflite
 
-__all__ = ["ExportError", "Weights", "folded_to_tflite", "to_tflite"]
+__all__ = ["ExportError", "WeightType", "matrix_to_tflite", "to_tflite"]

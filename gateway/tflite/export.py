@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edge_opid.errors import OpidError, shown
+from edge_opid.errors import RefusedError, shown
 from edge_opid.models.matrix import WEIGHT_MAX
 from edge_opid.models.tflite import COLUMNS, NEW, SCORES, SEPARATOR, SURVIVORS, sealed
 from gateway.estage import LinearModel
@@ -16,11 +16,14 @@ from gateway.tflite.flat import to_bytes
 from gateway.tflite.graph import Graph, Op, Step, Tensor
 from gateway.tflite.rounding import Floats, Layer, balanced, to_int8, without_constant
 
-Weights = Literal["float32", "int8"]
+WeightType = Literal["float32", "int8"]
 
 
-class ExportError(OpidError, ValueError):
+class ExportError(RefusedError, ValueError):
     """What was given cannot become a file, and none was made."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("export", sentence)
 
 
 def to_tflite(
@@ -30,7 +33,7 @@ def to_tflite(
     survivors: Sequence[str],
     new: Sequence[str],
     classes: Sequence[str],
-    weights: Weights = "float32",
+    weights: WeightType = "float32",
 ) -> bytes:
     """The predictor [x_s W^(s), x_a] V + bias, as the bytes of a file.
 
@@ -55,14 +58,14 @@ def to_tflite(
     return sealed(to_bytes(_two_layers(first, last, survivors, new, classes, weights)))
 
 
-def folded_to_tflite(
-    W: ArrayLike, columns: Sequence[str], classes: Sequence[str], *, weights: Weights = "float32"
+def matrix_to_tflite(
+    W: ArrayLike, columns: Sequence[str], classes: Sequence[str], *, weights: WeightType = "float32"
 ) -> bytes:
-    """The predictor x W, all parts folded into one matrix (`fold`), as the bytes of a file.
+    """The predictor x W, all parts multiplied out (`column_weights`), as the bytes of a file.
 
     `columns` names the rows of W in the order of the layout, the constant column among them.
 
-    >>> data = folded_to_tflite([[1.0, -1.0], [0.5, 0.5]], ["temp", "bias"], ["fresh", "stale"])
+    >>> data = matrix_to_tflite([[1.0, -1.0], [0.5, 0.5]], ["temp", "bias"], ["fresh", "stale"])
     >>> data[4:8]
     b'TFL3'
     """
@@ -79,10 +82,10 @@ def folded_to_tflite(
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def _check(weights: Weights, classes: Sequence[str], **inputs: Sequence[str]) -> None:
+def _check(weights: WeightType, classes: Sequence[str], **inputs: Sequence[str]) -> None:
     """Words and names; `new` alone may be empty."""
-    if weights not in get_args(Weights):
-        known = " or ".join(map(repr, get_args(Weights)))
+    if weights not in get_args(WeightType):
+        known = " or ".join(map(repr, get_args(WeightType)))
         raise ExportError(f"weights must be {known}, got {shown(weights)}")
     _check_names("classes", classes)
     for kind, names in inputs.items():
@@ -127,7 +130,7 @@ def _two_layers(
     survivors: Sequence[str],
     new: Sequence[str],
     classes: Sequence[str],
-    weights: Weights,
+    weights: WeightType,
 ) -> Graph:
     x_s, scores = _named(SURVIVORS, survivors), _named(SCORES, classes)
     Z = Tensor("Z", (1, len(classes)))
@@ -147,7 +150,7 @@ def _named(kind: str, names: Sequence[str]) -> Tensor:
     return Tensor(SEPARATOR.join([kind, *names]), (1, len(names)))
 
 
-def _connected(x: Tensor, layer: Layer, out: Tensor, name: str, weights: Weights) -> Step:
+def _connected(x: Tensor, layer: Layer, out: Tensor, name: str, weights: WeightType) -> Step:
     """A layer of the graph. TFLite keeps weights transposed: one row for each output."""
     W = layer.W.T
     stored = Tensor(name, W.shape, W)
@@ -157,5 +160,5 @@ def _connected(x: Tensor, layer: Layer, out: Tensor, name: str, weights: Weights
     return Step(Op.FULLY_CONNECTED, (x, stored, bias), out)
 
 
-def _description(weights: Weights) -> str:
+def _description(weights: WeightType) -> str:
     return f"edge-opid: class scores from sensor columns, {weights} weights"

@@ -31,7 +31,7 @@ FITTED: dict[bytes, FitRecord] = {}
 POLICY = Policy(settle_s=1, silence_s=60, summary_wait_s=5, first_batch=30, batch_max=120)
 
 
-class World:
+class SeenWorld:
     """What the sensors look at: a class, and quantities that tell of it; each role sees two."""
 
     def __init__(self, seed: int) -> None:
@@ -78,7 +78,7 @@ class FleetRig:
     """How often the broker delivers each message to the gateway."""
 
     def __post_init__(self) -> None:
-        self.world = World(1)
+        self.world = SeenWorld(1)
         self.group = Group("air", SITE, CLASSES, self.names)
         self.store = FleetStore.open("sqlite://")
         self.store.claim()
@@ -108,7 +108,7 @@ class FleetRig:
         for _ in range(1 + len(self.crashes)):
             self.steps += 1
             crash = self.crashes.get(self.steps)
-            actions = decision()
+            actions = decision() or []  # a handler decides by writing records alone
             if crash != "unsaved":
                 break
             self.revive()
@@ -121,7 +121,7 @@ class FleetRig:
     def revive(self) -> None:
         """Another gateway process, on the same database; the broker has kept its session."""
         self.boot_gateway()
-        self.perform(self.gateway.connected(True, self.now_ms))
+        self.perform(self.gateway.on_connected(True, self.now_ms))
 
     def perform(self, actions) -> None:
         for action in actions:
@@ -139,7 +139,7 @@ class FleetRig:
         job = fit_job(self.store, self.gateway, change_id, size)
         fit = self._fitted(job)
         self.fits.append(fit)
-        self.decide(lambda: self.gateway.fitted(fit) or [])
+        self.decide(lambda: self.gateway.on_fitted(fit))
 
     def _fitted(self, job: FitJob) -> FitRecord:
         """A fit is a function of its job: the lives of one story share them, which saves hours."""
@@ -189,7 +189,7 @@ class FleetRig:
         self.awake.add(name)
         rig = self.nodes[name]
         topic = str(NodeTopics(SITE, name).to(Channel.DESIRED))
-        rig.run(rig.node.connected(self.now_ms), self.now_ms)
+        rig.run(rig.node.on_connected(self.now_ms), self.now_ms)
         if topic in self.retained:
             rig.handle(topic, self.retained[topic], self.now_ms)
         self.collect(name)

@@ -1,29 +1,23 @@
 """A real gateway in a process of its own, and a fleet of real nodes around it.
 
-with Town(folder) as town:            # mosquitto, the gateway, four nodes, their sensors
-town.live(100)                    # readings of everybody, labelled
+with Town(folder) as town:  # mosquitto, the gateway, four nodes, their sensors
+town.live(100)  # readings of everybody, labelled
 town.operator("n1", SensorRetired(...))
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_opid.source import Source, connect
-from edge_opid.wire import Channel, Event, NodeTopics, Prediction, encode
-from gateway.registry import ChangeRecord
-from gateway.registry.fleet import Stored
-from gateway.store import FleetStore
-from support.fleet_rig import CLASSES, SITE, World
+from edge_opid.wire import Channel, Event, NodeTopics, Prediction, decode, encode
+from firmware_sim.live import services
+from support.fleet_rig import CLASSES, SITE, SeenWorld
 from support.mosquitto import Mosquitto
-from support.node_process import WAIT_S, Listener, NodeProcess, listening, wait_until
+from support.node_process import WAIT_S, NodeProcess, listening, wait_until
 from support.rig import KEY
 
 POLICY = """
@@ -37,92 +31,14 @@ retry_max_s = 4
 """
 
 
-@dataclass
-class GatewayProcess:
-    """`opid-gateway run` on 127.0.0.1, its database and its log in `folder`."""
+class GatewayProcess(services.GatewayProcess):
+    """One group of nodes, and little patience."""
 
-    folder: Path
-    port: int
-    nodes: Sequence[str]
-    url: str = ""
-    """Its database; an SQLite file of its own where nothing else is said."""
-    policy: str = POLICY
-    process: subprocess.Popen[bytes] | None = None
-    lives: int = 0
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        key = self.folder / "gateway.key"
-        key.touch(mode=0o600)
-        key.write_text(KEY.encode().hex())
-        groups = f'[[groups]]\nid = "air"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\n'
-        self.toml.write_text(
-            f'[gateway]\ndatabase = "{self.database}"\nkey = "gateway.key"\n{self.policy}'
-            f'[broker]\nhost = "127.0.0.1"\nport = {self.port}\n'
-            f"{groups}nodes = {list(self.nodes)}\n"
-        )
-
-    @property
-    def toml(self) -> Path:
-        """The configuration file."""
-        return self.folder / "gateway.toml"
-
-    @property
-    def database(self) -> str:
-        """Where its memory is."""
-        return self.url or f"sqlite:///{self.folder / 'gateway.sqlite'}"
-
-    def start(self) -> None:
-        """Begin another life."""
-        self._connected_before = self.connections() if self.lives else 0
-        with (self.folder / "gateway.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "gateway", "run", self.toml],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            )
-        self.lives += 1
-
-    def kill(self) -> None:
-        """`kill -9`."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(WAIT_S)
-            self.process = None
-
-    def stop(self) -> int:
-        """SIGTERM, and the exit code; not before it is up, or nobody is there to hear it."""
-        assert self.process is not None
-        wait_until(lambda: self.connections() > self._connected_before, "the gateway is not up")
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(WAIT_S)
-        self.process = None
-        return code
-
-    def check_alive(self) -> None:
-        """Fail with its log if it ended by itself, and not because somebody killed it."""
-        code = None if self.process is None else self.process.poll()
-        if code not in (None, -signal.SIGKILL):
-            raise RuntimeError(f"the gateway ended with {code}:\n{self.log()}")
-
-    def connections(self) -> int:
-        """How often it has reached the broker, in all its lives."""
-        return (self.folder / "gateway.log").read_text(errors="replace").count("event=connected")
-
-    def log(self) -> str:
-        """The end of what it had to say."""
-        return (self.folder / "gateway.log").read_text(errors="replace")[-4_000:]
-
-    def remembers(self) -> Stored:
-        """The fleet as its database has it now."""
-        with FleetStore.open(self.database) as store:
-            return store.fleet()
-
-    def changes(self) -> list[ChangeRecord]:
-        """The last changes, the newest first."""
-        with FleetStore.open(self.database) as store:
-            return store.changes(20)
+    def __init__(
+        self, folder: Path, port: int, nodes: Sequence[str], url: str = "", policy: str = POLICY
+    ) -> None:
+        group = f'[[groups]]\nid = "air"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\n'
+        super().__init__(folder, port, KEY, policy, f"{group}nodes = {list(nodes)}\n", url)
 
 
 def node_settings(node: str, roles: Sequence[str]) -> str:
@@ -162,18 +78,16 @@ class Town:
     def _open(self) -> None:
         enter = self.stack.enter_context
         self.broker = enter(Mosquitto(self.folder / "broker"))
-        self.world = World(1)
+        self.world = SeenWorld(1)
         self.sensors = {n: {f"{role}-{n}": role for role in self.roles} for n in self.names}
         home = self.folder / "gateway"
         self.gateway = GatewayProcess(home, self.broker.port, self.names, self.url)
         self.stack.callback(self.gateway.kill)
         self.gateway.start()
-        here = "event=connected"  # or the nodes' first introductions are heard by nobody
-        wait_until(lambda: here in self.gateway.log(), "the gateway is there")
-        self.ear: Listener = enter(listening(self.broker.port, f"opid/1/{SITE}/+/prediction"))
+        self.gateway.wait_connected()  # or the nodes' first introductions are heard by nobody
+        self.ear = enter(listening(self.broker.port, f"opid/1/{SITE}/+/prediction"))
         self.nodes, self.sources = {}, {}
         for name in self.names:
-            (self.folder / name).mkdir()
             settings = node_settings(name, self.roles)
             process = NodeProcess(self.folder / name, self.broker.port, settings)
             self.nodes[name] = enter(process)
@@ -186,11 +100,11 @@ class Town:
     def __exit__(self, *_: object) -> None:
         self.stack.close()
 
-    def check_alive(self) -> None:
+    def check(self) -> None:
         """Fail with the log of whoever ended by itself."""
-        self.gateway.check_alive()
+        self.gateway.check()
         for node in self.nodes.values():
-            node.check_alive()
+            node.check()
 
     def live(self, readings: int) -> None:
         """As many labelled readings of every node, each of all its sensors, and all applied."""
@@ -201,7 +115,7 @@ class Town:
                 self.truth[name, number.seq] = label
         for source in self.sources.values():
             assert source.drained(WAIT_S)
-        self.check_alive()
+        self.check()
 
     def live_until(self, true, what: str, rounds: int = 600) -> None:
         """Readings until something is so: a fleet at work does not wait."""
@@ -234,12 +148,11 @@ class Town:
 
     def accuracy(self, last: int = 200) -> float:
         """How often the last predictions that were served were right."""
-        found: list[Prediction] = self.ear.all(Channel.PREDICTION, Prediction)[-last:]
-        topics = list(self.ear.topics[Channel.PREDICTION])[-last:]
-        right = [
-            self.truth.get((topic.node, each.instance.seq)) == each.label
-            for topic, each in zip(topics, found, strict=True)
+        found = [
+            (each.topic.node, decode(each.payload, Prediction))
+            for each in list(self.ear.heard[Channel.PREDICTION])[-last:]
         ]
+        right = [self.truth.get((node, said.instance.seq)) == said.label for node, said in found]
         return sum(right) / max(1, len(right))
 
     def wait_adopted(self) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from edge_opid.link import Delivery, LinkEvent, MqttOptions
+from edge_opid.link import Delivery, Link, LinkEvent, MqttOptions
 from edge_opid.link.mqtt import MqttLink
+from firmware_sim.live.processes import wait_until
+
+__all__ = ["WAIT_S", "link_to", "next_event", "take", "wait_until"]
 
 WAIT_S = 10.0
 
@@ -25,15 +28,16 @@ def link_to(port: int, **options: Any) -> Iterator[MqttLink]:
         link.abort()
 
 
-def take(link: MqttLink, count: int) -> list[Delivery]:
-    """The next deliveries, each acknowledged."""
+def take(link: Link, count: int, *, acknowledge: bool = True) -> list[Delivery]:
+    """The next deliveries, in the order they came, each acknowledged unless said otherwise."""
     taken: list[Delivery] = []
     deadline = time.monotonic() + WAIT_S
     while len(taken) < count:
         assert time.monotonic() < deadline, f"got {len(taken)} of {count}"
         delivery = link.poll(0.1)
         if delivery is not None:
-            link.acknowledge(delivery)
+            if acknowledge:
+                link.acknowledge(delivery)
             taken.append(delivery)
     return taken
 
@@ -48,11 +52,3 @@ def next_event(link: MqttLink, kind: type) -> LinkEvent:
         if event is None:
             time.sleep(0.005)
     raise AssertionError(f"no {kind.__name__} in {WAIT_S} s")
-
-
-def wait_until(true: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
-    """Return as soon as it is true."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

@@ -13,14 +13,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import pytest
 
-START_S = 60.0
+from firmware_sim.live.processes import WAIT_S, Server
+from support.mosquitto import needed
+
 OWNER = "opid"
 FAST = ("fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=30")
 """The tests kill processes, never the power; the server's own durability is not ours to test."""
@@ -30,40 +30,44 @@ def find_program(name: str) -> str:
     """A program of the server, or a skipped (in CI: failed) test."""
     debian = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     found = shutil.which(name) or (str(debian[-1]) if debian else None)
-    if found is None:
-        reason = "PostgreSQL is not installed: apt-get install postgresql"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+    return needed(found, "PostgreSQL is not installed: apt-get install postgresql")
 
 
-def other_user() -> dict[str, Any]:
-    """For root: the arguments that make a child process another user's."""
+def other_user() -> tuple[int, int] | None:
+    """For root: whose the server is instead, user and group."""
     if os.geteuid() != 0:
-        return {}
+        return None
     for name in ("postgres", "nobody"):
         try:
             user = pwd.getpwnam(name)
         except KeyError:
             continue
-        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        return user.pw_uid, user.pw_gid
     pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody here")
 
 
-@dataclass
-class Postgres:
-    """One server: `with Postgres() as server: Store.open(server.database("fleet"))`.
+class Postgres(Server):
+    """One server: `with Postgres() as server: FleetStore.open(server.database("fleet"))`.
 
     The folder is a short one of its own: the path of a unix socket has at most 107 bytes, and
     pytest's folders are closed to other users.
     """
 
-    settings: tuple[str, ...] = FAST
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="opid-pg-")))
-    process: subprocess.Popen[bytes] | None = None
+    stop_signal = signal.SIGINT  # as an operator who does not wait for its clients
+    kill_signal = signal.SIGQUIT  # without a checkpoint: it recovers when it starts again
+    leashed = False  # the other user may not be allowed to run our Python
 
-    def __enter__(self) -> Postgres:
+    def __init__(self, settings: tuple[str, ...] = FAST) -> None:
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="opid-pg-"))
+        options = (f"unix_socket_directories={folder}", "listen_addresses=", *settings)
+        command = [find_program("postgres"), "-D", str(folder / "data")]
+        for option in options:
+            command += ["-c", option]
+        super().__init__(
+            "PostgreSQL", command, folder / "postgres.log", cwd=folder, user=other_user()
+        )
+
+    def __enter__(self) -> Self:
         try:
             self._make()
             self.start()
@@ -75,32 +79,6 @@ class Postgres:
     def __exit__(self, *_: object) -> None:
         self.kill()  # its folder goes: there is nothing to tidy up
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def start(self) -> None:
-        """Start it, or start it again, and wait until it answers."""
-        data = self.folder / "data"
-        options = [f"unix_socket_directories={self.folder}", "listen_addresses=", *self.settings]
-        command = [find_program("postgres"), "-D", str(data)]
-        for option in options:
-            command += ["-c", option]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.folder, **other_user()
-            )
-        deadline = time.monotonic() + START_S
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RuntimeError(f"PostgreSQL did not start:\n{self.log()}")
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """End it as an operator would who does not wait for its clients (a fast shutdown)."""
-        self._signal(signal.SIGINT)
-
-    def kill(self) -> None:
-        """End it without a checkpoint (an immediate shutdown): it recovers when it starts again."""
-        self._signal(signal.SIGQUIT)
 
     def database(self, name: str) -> str:
         """Make an empty database; returns its URL."""
@@ -115,45 +93,33 @@ class Postgres:
         """Run a client of the server as the owner of every database."""
         command = [find_program(program), "-h", str(self.folder), "-U", OWNER, *arguments]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=START_S, cwd=self.folder, check=False
+            command, capture_output=True, text=True, timeout=WAIT_S, cwd=self.folder, check=False
         )
         if done.returncode:
             raise RuntimeError(f"{program} {arguments}: {done.stderr}")
         return done.stdout.strip()
 
-    def log(self) -> str:
-        """What it had to say."""
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "postgres.log"
-
-    def _make(self) -> None:
-        program = find_program("initdb")
-        user = other_user()
-        if user:
-            os.chown(self.folder, user["user"], user["group"])
-        command = [program, "-D", str(self.folder / "data"), "-U", OWNER, "--auth=trust"]
-        command += ["--encoding=UTF8", "--no-locale", "--no-sync"]
-        subprocess.run(
-            command, check=True, capture_output=True, timeout=START_S, cwd=self.folder, **user
-        )
-
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether a client gets in."""
         command = [find_program("psql"), "-X", "-h", str(self.folder), "-U", OWNER, "-c", ""]
         done = subprocess.run(
-            [*command, "postgres"], capture_output=True, timeout=START_S, check=False
+            [*command, "postgres"], capture_output=True, timeout=WAIT_S, check=False
         )
         return done.returncode == 0
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self.process is None:
-            return
-        self.process.send_signal(number)
-        try:
-            self.process.wait(START_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(START_S)
-        self.process = None
+    def _make(self) -> None:
+        user, group = other_user() or (None, None)
+        if user is not None:
+            os.chown(self.folder, user, group)
+        command = [find_program("initdb"), "-D", str(self.folder / "data"), "-U", OWNER]
+        command += ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            timeout=WAIT_S,
+            cwd=self.folder,
+            user=user,
+            group=group,
+            extra_groups=None if user is None else [],
+        )

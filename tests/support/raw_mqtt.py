@@ -1,4 +1,4 @@
-"""MQTT by hand: a client that says exactly the bytes it is told, and a proxy that loses some.
+"""MQTT by hand (`benchmarks.common.raw_mqtt`), and a proxy that loses some of it.
 
 Both live on the loopback interface and end by themselves.
 """
@@ -6,85 +6,17 @@ Both live on the loopback interface and end by themselves.
 from __future__ import annotations
 
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from edge_opid.link.packets import length_bytes
-from support.mosquitto import HOST
+from benchmarks.common.raw_mqtt import PUBACK, PacketStream, RawClient
+from firmware_sim.live.mosquitto import HOST
+
+__all__ = ["PUBACK", "U_FEFF", "RawClient", "proxy"]
 
 PATIENCE_S = 10.0
-PUBACK = 0x40
 U_FEFF = b"\x26\x00\x01k\x00\x03\xef\xbb\xbf"  # the user property k = U+FEFF
-
-
-class RawClient:
-    """A connected client of no library: what it sends may be as odd as MQTT 5 allows, or odder.
-
-    `keep` asks for the session that the broker has for this client id, and leaves it behind.
-    """
-
-    def __init__(
-        self,
-        port: int,
-        client_id: str = "raw",
-        *,
-        keep: bool = False,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._socket = socket.create_connection((HOST, port), PATIENCE_S)
-        if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname=HOST)
-        flags, properties = (0, b"\x05\x11\x00\x00\xff\xff") if keep else (2, b"\x00")
-        name = client_id.encode()
-        body = b"\x00\x04MQTT" + bytes([5, flags]) + b"\x00\x3c" + properties
-        body += len(name).to_bytes(2, "big") + name
-        self.send(b"\x10" + length_bytes(len(body)) + body)
-        connack = self.receive()
-        assert connack[3] == 0, connack
-
-    def __enter__(self) -> RawClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def send(self, packet: bytes) -> None:
-        """Say it."""
-        self._socket.sendall(packet)
-
-    def receive(self) -> bytes:
-        """The next packet, or nothing once the broker has hung up."""
-        with suppress(ConnectionError):
-            return receive_packet(self._socket)
-        return b""
-
-    def accepted(self, publication: bytes) -> bool:
-        """Whether the broker takes this PUBLISH of QoS 1."""
-        with suppress(ConnectionError):
-            self.send(publication)
-        answer = self.receive()
-        return answer[:1] == bytes([PUBACK]) and (len(answer) < 5 or answer[4] < 0x80)
-
-
-def receive_packet(peer: socket.socket) -> bytes:
-    """Read one whole packet; `ConnectionError` when there is none any more."""
-    packet = bytearray(_exactly(peer, 2))
-    while packet[-1] & 128 and len(packet) < 5:
-        packet += _exactly(peer, 1)
-    length = sum((byte & 127) << 7 * place for place, byte in enumerate(packet[1:]))
-    return bytes(packet) + _exactly(peer, length)
-
-
-def _exactly(peer: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = peer.recv(min(count - len(data), 65_536))
-        if not more:
-            raise ConnectionError("closed")
-        data += more
-    return bytes(data)
 
 
 @contextmanager
@@ -100,8 +32,10 @@ def proxy(broker_port: int, passes: Callable[[bytes], bool]) -> Iterator[int]:
         _shut(client, broker)
 
     def downwards(client: socket.socket, broker: socket.socket) -> None:
+        packets = PacketStream(broker)
         with suppress(OSError):
-            while packet := receive_packet(broker):
+            while True:
+                packet = packets.next()
                 if passes(packet):
                     client.sendall(packet)
         _shut(client, broker)

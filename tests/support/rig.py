@@ -70,7 +70,7 @@ def desired(version, layout_version=1, sensors=("a", "b", "c"), weights=None, **
 
 
 def folded(W) -> Weights:
-    return Weights("folded", {"W": Matrix.of(W)})
+    return Weights("matrix", {"W": Matrix.of(W)})
 
 
 @dataclass
@@ -105,11 +105,11 @@ class Rig:
 
     def commit(self, now_ms):
         if self.disk_full:
-            self.run(self.node.commit_failed("disk full", now_ms), now_ms)
+            self.run(self.node.on_commit_failed("disk full", now_ms), now_ms)
             return
         self.durable += self.pending
         self.pending.clear()
-        self.run(self.node.committed(now_ms), now_ms)
+        self.run(self.node.on_committed(now_ms), now_ms)
 
     def handle(self, topic, payload, now_ms=0, token=None, retained=False):
         self.run(self.node.handle(str(topic), payload, now_ms, token, retained), now_ms)

@@ -44,7 +44,7 @@ class Clock:
         return self.now
 
 
-class SteadyClock:
+class ScriptedSteadyClock:
     """A node's own time: it passes with the script's, and does not jump when that is set."""
 
     def __init__(self, clock: Clock) -> None:
@@ -85,7 +85,7 @@ class Receiver:
             self.link.acknowledge(delivery)
             for _ in range(self._dice.choice([0, 1, 2]) if self.loss else 1):
                 self._receive(delivery.payload)
-        for _, boot, seq in self.intake.due(int(self._clock() * 1000)):
+        for _, boot, seq in self.intake.take_requests(int(self._clock() * 1000)):
             self._answer(boot, seq)
 
     def _receive(self, payload: bytes) -> None:
@@ -94,7 +94,7 @@ class Receiver:
         match self.intake.offer("sensor", reading, int(self._clock() * 1000)):
             case Take(readings):
                 for each in readings:
-                    self._register.accepted("sensor", each.boot, each.seq)
+                    self._register.record("sensor", each.boot, each.seq)
                     self.applied.append((ReadingNumber(each.boot, each.seq), dict(each.values)))
                 self._answer(*self.applied[-1][0])
             case Duplicate(boot, seq, newest):
@@ -128,7 +128,7 @@ class Station:
         self.clock = Clock()
         self.broker = MemoryBroker(queue_max=100_000)
         self.receiver = Receiver(
-            MemoryLink(self.broker, "node"), loss, seed, SteadyClock(self.clock)
+            MemoryLink(self.broker, "node"), loss, seed, ScriptedSteadyClock(self.clock)
         )
 
     def source(self, **options: object) -> Source:

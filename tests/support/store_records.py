@@ -25,15 +25,29 @@ ODD = "naïve – 温度 'quoted' \"twice\" %s :x\n\t\\"
 
 
 def node(name="north", **fields):
-    return NodeRecord("street", name, **{"group": "air", "gate": 0.5, **fields})
+    return NodeRecord(site="street", node=name, **{"group": "air", "gate": 0.5, **fields})
 
 
 def order(name="north", version=1, **fields):
-    return OrderRecord("street", name, version, 1, **{"payload": b"\0\xff", "at_ms": 1, **fields})
+    return OrderRecord(
+        site="street",
+        node=name,
+        version=version,
+        layout_version=1,
+        **{"payload": b"\0\xff", "at_ms": 1, **fields},
+    )
 
 
 def change(number=1, **fields):
-    return ChangeRecord(number, "air", ("pm25",), ("no2",), ("no2", "temp"), 5, **fields)
+    return ChangeRecord(
+        id=number,
+        group="air",
+        retired=("pm25",),
+        arrived=("no2",),
+        columns=("no2", "temp"),
+        opened_ms=5,
+        **fields,
+    )
 
 
 def layout(name="north", version=1, change=0):
@@ -51,18 +65,32 @@ def layout(name="north", version=1, change=0):
             id="p1", role="pm25", reference=-7.25, scale=3.4028234663852886e38, timeout_s=0.5
         ),
     )
-    return LayoutRecord("street", name, version, described, ("pm25",), 0.25, change, LARGE)
+    return LayoutRecord(
+        site="street",
+        node=name,
+        version=version,
+        sensors=described,
+        vanishing=("pm25",),
+        gate=0.25,
+        change=change,
+        at_ms=LARGE,
+    )
 
 
 def summary(name="north", version=1):
-    return SummaryRecord("street", name, version, b"gram %d" % version, 9)
+    return SummaryRecord(
+        site="street", node=name, layout_version=version, payload=b"gram %d" % version, at_ms=9
+    )
 
 
 def example(change=1, place=0, name="north", **fields):
     values = {"t1": 0.1 + 0.2, "p1": -0.0}
     base = {"source": "s", "boot": 1, "seq": place, "layout_version": 2, "label": "fresh"}
     return ExampleRecord(
-        change, "street", name, **{**base, "values": values, "place": place, **fields}
+        change=change,
+        site="street",
+        node=name,
+        **{**base, "values": values, "place": place, **fields},
     )
 
 
@@ -71,18 +99,18 @@ def fit(change=1, size=30):
     parts = {"W_s": bytes(range(256)), "bias": b""}
     refused = {"south": "not finite"}
     return FitRecord(
-        change,
-        size,
-        7,
-        "opide",
-        ODD,
-        True,
-        table,
-        ("north",),
-        refused,
-        LARGE,
-        -0.0,
-        parts,
+        change=change,
+        size=size,
+        at_ms=7,
+        chosen="opide",
+        why=ODD,
+        pushed=True,
+        candidates=table,
+        pooled=("north",),
+        refused=refused,
+        readings=LARGE,
+        rounding_loss=-0.0,
+        parts=parts,
         compact_loss=HARD[0],
     )
 
@@ -117,7 +145,14 @@ reals = st.floats(allow_nan=False)
 texts = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=9)
 roles = st.lists(texts, max_size=3).map(tuple)
 nodes = st.builds(
-    NodeRecord, st.just("street"), names, texts, reals, st.booleans(), numbers, status=st.binary()
+    NodeRecord,
+    site=st.just("street"),
+    node=names,
+    group=texts,
+    gate=reals,
+    online=st.booleans(),
+    seen_ms=numbers,
+    status=st.binary(),
 )
 sensors = st.builds(
     SensorRecord,
@@ -137,19 +172,27 @@ sensors = st.builds(
     reason=texts,
 )
 layouts = st.builds(layout, names, few, st.integers(0, 3))
-orders = st.builds(OrderRecord, st.just("street"), names, numbers, numbers, st.binary(), numbers)
+orders = st.builds(
+    OrderRecord,
+    site=st.just("street"),
+    node=names,
+    version=numbers,
+    layout_version=numbers,
+    payload=st.binary(),
+    at_ms=numbers,
+)
 changes = st.builds(
     ChangeRecord,
-    few,
-    texts,
-    roles,
-    roles,
-    roles,
-    numbers,
-    st.sampled_from(ChangeState),
-    st.integers(-1, 9),
-    st.integers(-1, 9),
-    st.none() | numbers,
+    id=few,
+    group=texts,
+    retired=roles,
+    arrived=roles,
+    columns=roles,
+    opened_ms=numbers,
+    state=st.sampled_from(ChangeState),
+    fitted=st.integers(-1, 9),
+    pushed=st.integers(-1, 9),
+    closed_ms=st.none() | numbers,
 )
 saves = st.lists(
     st.lists(st.one_of(nodes, sensors, layouts, orders, changes), max_size=6), max_size=6

@@ -44,7 +44,7 @@ def lived(node: Node) -> list[dict]:
 
 def main(path: str) -> None:
     """Two nodes with the same life, one of which serves the file."""
-    served = Node(CONFIG, serve=ExternalModel(load_tflite(Path(path)), CONFIG.classes))
+    served = Node(CONFIG, external_model=ExternalModel(load_tflite(Path(path)), CONFIG.classes))
     alone = Node(CONFIG)
     found = {"served": lived(served), "alone": lived(alone)}
     found["degraded"] = list(served.status(200_000).degraded)

@@ -1,1 +1,1 @@
-"""OPID with a kernel (Eq. 13–18): exact, on landmarks, and compact enough for a node."""
+"""OPID with a kernel (Eq. 13–18): exact, and on landmarks, compact enough for a node."""

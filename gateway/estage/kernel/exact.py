@@ -1,4 +1,4 @@
-"""OPID with a kernel (Eq. 13–18 by the kernel trick), and its compact form for nodes.
+"""OPID with a kernel (Eq. 13–18 by the kernel trick), on the whole batch.
 
 With K^(s) and K̄ the kernel matrices of Z and of [Z, X^(a)], M = w₁K^(s)/p₁ + w₂K̄/p₂ and
 α = (M/γ + I)⁻¹ Y, the weights are V^(s) = Φ(Z)ᵀα·w₁/(γp₁) and V̄ = Φ(Z̄)ᵀα·w₂/(γp₂), and the
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from gateway.estage.batch import Batch, Floats, Ints
 from gateway.estage.opid import penalties
-from gateway.estage.tuning import Single, tuned
+from gateway.estage.tuning import OneSetting, tuned
 
 STRENGTHS = 10.0 ** np.linspace(2, -4, 9)
 """γ's grid in units of M's mean eigenvalue."""
@@ -44,7 +44,7 @@ class Kernel:
         return np.asarray(np.exp(-np.maximum(apart, 0) / (2 * width * self.size**2)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelModel:
     """k(z, S_z) A_s + k(z̄, S) A_b + bias, over support rows S: all of the batch, or landmarks."""
 
@@ -70,12 +70,6 @@ class KernelModel:
         on_Z = self.kernel(rows[:, :c], self.support[:, :c]) @ self.A_s
         return np.asarray(on_Z + self.kernel(rows, self.support) @ self.A_b + self.bias)
 
-    @property
-    def numbers(self) -> int:
-        """How many numbers have to be pushed."""
-        parts = self.centre, self.scale, self.support, self.A_s, self.A_b, self.bias
-        return sum(part.size for part in parts)
-
 
 @dataclass(frozen=True)
 class KernelPath:
@@ -91,11 +85,11 @@ class KernelPath:
 
     def mixed(self, mixture: Floats) -> KernelModel:
         """The chosen model, its balance alternated to the end."""
-        return settled(self.models[int(mixture.argmax())], self.target, *self.p)
+        return alternated(self.models[int(mixture.argmax())], self.target, *self.p)
 
 
 @dataclass(frozen=True)
-class KernelOpid(Single):
+class KernelOpid(OneSetting):
     """The candidate: a few kernels, every γ."""
 
     kernels: tuple[Kernel, ...] = (Kernel("rbf", 1.0), Kernel("poly", 2.0))
@@ -142,7 +136,15 @@ def standardised(batch: Batch, kernel: Kernel) -> KernelModel:
     centre, spread = batch.columns.mean(0), batch.columns.std(0)
     scale = np.where(spread > 1e-9 * (1 + np.abs(centre)), spread, 1.0)
     rows, nothing = (batch.columns - centre) / scale, np.zeros_like(batch.Y)
-    return KernelModel(kernel, centre, scale, rows, nothing, nothing, np.zeros(batch.classes))
+    return KernelModel(
+        kernel=kernel,
+        centre=centre,
+        scale=scale,
+        support=rows,
+        A_s=nothing,
+        A_b=nothing,
+        bias=np.zeros(batch.classes),
+    )
 
 
 def kernel_pair(kernel: Kernel, rows: Floats, c: int) -> tuple[Floats, Floats]:
@@ -162,11 +164,18 @@ def dual_model(
     details = {"gamma": float(gamma), "w1": float(w1), "rbf": float(kernel.kind == "rbf")}
     on_Z, on_both = alpha * w1 / (gamma * p[0]), alpha * (1 - w1) / (gamma * p[1])
     return KernelModel(
-        kernel, frame.centre, frame.scale, frame.support, on_Z, on_both, frame.bias, details
+        kernel=kernel,
+        centre=frame.centre,
+        scale=frame.scale,
+        support=frame.support,
+        A_s=on_Z,
+        A_b=on_both,
+        bias=frame.bias,
+        details=details,
     )
 
 
-def settled(model: KernelModel, Y: Floats, p1: float, p2: float) -> KernelModel:
+def alternated(model: KernelModel, Y: Floats, p1: float, p2: float) -> KernelModel:
     """Eq. 16 and 17 in the dual, in turn, until w₁ stands still."""
     K_s, K_b = kernel_pair(model.kernel, model.support, len(model.bias))
     w1, gamma = np.clip(model.details["w1"], 0.05, 0.95), model.details["gamma"]
@@ -192,7 +201,7 @@ def fit_kernel_opid(
     folds: int = 5,
     seed: int = 0,
 ) -> KernelModel:
-    """OPID in the dual, kernel and γ by cross-validation. It keeps the batch: see `compacted`."""
+    """OPID in the dual, kernel and γ by cross-validation. It keeps the batch: see `landmark`."""
     candidate = KernelOpid(tuple(kernels), gammas=None if gamma is None else (gamma,))
     model = tuned(candidate, Batch.of(Z, Xa, y, classes), folds, seed)
     assert isinstance(model, KernelModel)

@@ -1,9 +1,9 @@
 """Kernel OPID on landmarks, as a candidate of its own: what a node could be sent is what is judged.
 
-`compacted` shrinks one exact model and says what that costs. Here V^(s) and V̄ are confined to the
-landmarks' span from the start (Eq. 14 on the features K_m^(−1/2) k(·, landmarks)), landmarks and
-settings are chosen anew in every fold, and the held-out hits are those of the compact form. A
-training part costs two decompositions of 2m×2m instead of n×n.
+Only a few rows of the batch, the landmarks, are kept, so that the model is small enough to push:
+V^(s) and V̄ are confined to the landmarks' span from the start (Eq. 14 on the features
+K_m^(−1/2) k(·, landmarks)), landmarks and settings are chosen anew in every fold, and the held-out
+hits are those of the compact form. A training part costs two decompositions of 2m×2m, not of n×n.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gateway.estage.batch import Batch, Floats, Ints
-from gateway.estage.kernel.compact import feature_root, landmarks
 from gateway.estage.kernel.exact import (
     BALANCES,
     STRENGTHS,
@@ -26,6 +25,7 @@ from gateway.estage.kernel.exact import (
 )
 from gateway.estage.opid import penalties
 
+FLOAT_BYTES = 4
 LANDMARKS = 32
 COMPACT = "kernel compact"
 """As tables call it."""
@@ -134,3 +134,38 @@ class Features:
         reached = self.total - np.sum(turned * shrunk, axis=(1, 2))
         V = unit[:, None] * (Q @ shrunk)
         return reached, self.root_s @ V[:, :m], self.root_b @ V[:, m:]
+
+
+def landmarks(K: Floats, count: int) -> Ints:
+    """The rows that pivoted Cholesky picks: each the one the others explain least.
+
+    >>> rows = np.array([[0.0], [0.1], [5.0]])
+    >>> landmarks(np.exp(-(rows - rows.T) ** 2), 2).tolist()
+    [0, 2]
+    """
+    left = np.diag(K).copy()
+    found: list[int] = []
+    L = np.zeros((len(K), min(count, len(K))))
+    for step in range(L.shape[1]):
+        pivot = int(left.argmax())
+        if left[pivot] <= 1e-10 * K.diagonal().max():
+            break
+        L[:, step] = (K[:, pivot] - L @ L[pivot]) / np.sqrt(left[pivot])
+        left = left - L[:, step] ** 2
+        left[[*found, pivot]] = 0.0
+        found.append(pivot)
+    return np.array(found, np.int64)
+
+
+def feature_root(K: Floats, floor: float = 1e-10) -> Floats:
+    """K^(−1/2), without the directions below `floor` of the largest, which are rounding."""
+    values, Q = np.linalg.eigh(K)
+    kept = values > floor * max(values[-1], 1e-300)
+    return np.asarray((Q * np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)) @ Q.T)
+
+
+def landmarks_that_fit(batch: Batch, bytes_max: int) -> int:
+    """How many landmarks `bytes_max` bytes of float32 have room for; 0 where none has."""
+    columns = batch.classes + batch.new
+    fixed = 2 * columns + batch.classes
+    return max(0, (bytes_max // FLOAT_BYTES - fixed) // (columns + 2 * batch.classes))

@@ -1,7 +1,11 @@
-"""What only one process can hold, and what ends with it, however it ends.
+"""One process leads a database and writes to it: two would give the same node different orders.
 
-On SQLite it is the kernel's lock on a file beside the database; on PostgreSQL the server's, held by
-a session that does nothing else. A child forked from the holder does not keep it.
+1. A lock that ends with its holder, however it ends. On SQLite it is the kernel's lock on a file
+   beside the database; on PostgreSQL the server's, held by a session that does nothing else. A
+   child forked from the holder does not keep it. Who lost it takes it again (`FleetStore.reclaim`).
+2. An epoch in the database, one higher with every leader. Each transaction of a leader checks that
+   its epoch is still the newest, so that one which lost its lock without noticing (PostgreSQL was
+   restarted, somebody deleted the file) can write nothing once another has taken over.
 """
 
 from __future__ import annotations
@@ -14,17 +18,16 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Connection, create_engine, func, select, text
+from sqlalchemy import Connection, create_engine, func, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from gateway.store.database import Database
-from gateway.store.errors import DatabaseError, database_errors
+from gateway.store.database import OWNERS_ALONE, Database
+from gateway.store.errors import DatabaseError, LeaderError, database_errors
 from gateway.store.migrations import ADVISORY, SERVING
-from gateway.store.private import OWNERS_ALONE
-from gateway.store.tables import MASTER
+from gateway.store.tables import LEADER
 
-ENDING = ".master"
+ENDING = ".lock"
 """Of the lock file's name, which is otherwise that of the database."""
 
 
@@ -35,7 +38,7 @@ class Lock(Protocol):
         """Whether we hold it now."""
         ...
 
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether we still hold it."""
         ...
 
@@ -43,7 +46,7 @@ class Lock(Protocol):
         """Let others have it; harmless if we do not hold it."""
         ...
 
-    def taken(self) -> bool:
+    def is_taken(self) -> bool:
         """Whether anybody holds it, ourselves included; looking takes nothing."""
         ...
 
@@ -61,6 +64,26 @@ def lock_for(database: Database) -> Lock:
     return FileLock(Path(f"{Path(str(database.url.database)).resolve()}{ENDING}"))
 
 
+def begin_epoch(connection: Connection) -> int:
+    """Begin the epoch of a new leader, this process; returns its number."""
+    after = {"epoch": LEADER.c.epoch + 1, "host": socket.gethostname(), "pid": os.getpid()}
+    connection.execute(update(LEADER).values(after))
+    return int(connection.execute(select(LEADER.c.epoch)).scalar_one())
+
+
+def check_epoch(connection: Connection, name: str, epoch: int) -> None:
+    """Refuse to write for a leader that is not the newest; hold off a newer one until we are done.
+
+    The row is locked until the transaction ends: whoever wants to take over waits for that.
+    """
+    found = connection.execute(select(LEADER).with_for_update(read=True)).mappings().one()
+    if found["epoch"] != epoch:
+        raise LeaderError(
+            f"{name} was taken over by {process(found['pid'], found['host'])} (epoch "
+            f"{found['epoch']}, this process had epoch {epoch}): stop one of them"
+        )
+
+
 def process(pid: object, host: str) -> str:
     """What a process is called in our sentences."""
     return f"process {pid} on {host!r}" if pid and host else "another process"
@@ -73,11 +96,11 @@ class FreeLock:
         """Always."""
         return True
 
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Always."""
         return True
 
-    def taken(self) -> bool:
+    def is_taken(self) -> bool:
         """By ourselves, or not at all: nobody can tell."""
         return False
 
@@ -128,14 +151,14 @@ class FileLock:
             )
         os.fchmod(fd, OWNERS_ALONE)
 
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether the file that we locked is still the one that others would lock."""
         try:
             return self._fd is not None and os.path.samestat(os.fstat(self._fd), self.path.stat())
         except OSError:
             return False
 
-    def taken(self) -> bool:
+    def is_taken(self) -> bool:
         """Ask for a share of the lock, which its holder would not let us have."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -169,7 +192,7 @@ class FileLock:
 
 
 def _lock(fd: int) -> None:
-    """Lock the file; somebody who only looks (`taken`) has a share of it for a moment."""
+    """Lock the file; somebody who only looks (`is_taken`) has a share of it for a moment."""
     for left in reversed(range(LOCK_TRIES)):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -226,7 +249,7 @@ class AdvisoryLock:
                 self.release()
         return taken
 
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether the session is alive: with it the server would have dropped the lock."""
         if self._connection is None:
             return False
@@ -238,7 +261,7 @@ class AdvisoryLock:
             return False
         return True
 
-    def taken(self) -> bool:
+    def is_taken(self) -> bool:
         """Look into the server's list of locks."""
         with self._database.reading("asking whether it is served") as connection:
             return bool(connection.execute(HOLDERS, {"us": ADVISORY, "what": SERVING}).scalar_one())
@@ -252,10 +275,10 @@ class AdvisoryLock:
             self._connection = None
 
     def holder(self) -> str:
-        """What the last master wrote into the database."""
+        """What the last leader wrote into the database."""
         try:
             with self._database.reading("asking who serves it") as connection:
-                found = connection.execute(select(MASTER)).mappings().one()
+                found = connection.execute(select(LEADER)).mappings().one()
         except DatabaseError:
             return "another process"
         return process(found["pid"], found["host"])

@@ -12,14 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from edge_opid.errors import OpidError
+from edge_opid.errors import RefusedError
 from edge_opid.store.whole_file import sync_folder, write_whole
 
 SECRET, PUBLIC = 0o600, 0o644
 
 
-class FolderError(OpidError, ValueError):
+class FolderError(RefusedError, ValueError):
     """The folder of a fleet, or what was asked of it, is at fault. Nothing was overwritten."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("folder", sentence)
 
 
 class FileWriter:
@@ -41,12 +44,12 @@ class FileWriter:
         except (OSError, UnicodeDecodeError) as error:
             raise FolderError(f"{path} cannot be read: {error}") from error
 
-    def offer(self, name: PurePosixPath | str, text: str, mode: int) -> None:
+    def write_new(self, name: PurePosixPath | str, text: str, mode: int) -> None:
         """A new file, unless there is one."""
         if not self.has(name):
             self._put(self.folder / name, text, mode, None)
 
-    def amend(self, name: PurePosixPath | str, text: str, mode: int) -> None:
+    def rewrite(self, name: PurePosixPath | str, text: str, mode: int) -> None:
         """The file with another text, its mode and owner kept; or a new one; or, equal, as it is.
 
         Its owner may be the broker, who could not read a file of ours.
@@ -78,8 +81,8 @@ class FileWriter:
 
 
 @contextmanager
-def scribe_in(folder: Path) -> Iterator[FileWriter]:
-    """A scribe who is alone in the folder; what the system refuses is one sentence."""
+def open_writer(folder: Path) -> Iterator[FileWriter]:
+    """A writer that is alone in the folder; what the system refuses is one sentence."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
