@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-pytest.importorskip("river", reason="river is not installed: pip install 'edge-opid[dev]'")
+pytest.importorskip("river", reason="river is not installed: pip install 'edge-opid[river]'")
 
 from river import checks, compose, datasets, evaluate, metrics, preprocessing
 
