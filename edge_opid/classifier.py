@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_opid.errors import LayoutError, MismatchError, OpidError, ReadingError, Refusal
-from edge_opid.layout import Layout, Sensor, WarmUp
+from edge_opid.layout import FirstValues, Layout, ScaleWatch, Sensor, WarmUp
+from edge_opid.layout.first_values import has_moved
 from edge_opid.learner import Settings
 from edge_opid.node.journal_records import pack_state, unpack_state
 from edge_opid.node.logistic import Sharpness
 from edge_opid.node.memories import Learning, Memories, Survivors
 from edge_opid.node.scoreboard import PredictorName, Scoreboard
+from edge_opid.node.time_layer import Record
 from edge_opid.store.whole_file import write_whole
 
 MEASURED = 20  # values of a new sensor from which its reference and scale are taken
@@ -103,13 +105,17 @@ class Classifier:
         self._given = Layout(self.sensors) if self.sensors else None
         self._warmup: WarmUp | None = None
         self._memories: Memories | None = None
-        self._joining: dict[str, WarmUp] = {}
+        self._joining: dict[str, FirstValues] = {}
+        """Sensors without a column: they are new, or have not moved yet."""
+        self._kept_scales = {sensor.name for sensor in self.sensors or ()}
+        """Sensors whose scales somebody gave: those are not moved."""
+        self._watch = ScaleWatch()
         self._retired: set[str] = set()
         self._absent: dict[str, int] = {}
         """How many readings in a row each missing sensor has been missing."""
         self._solved: dict[frozenset[str], Survivors] = {}
         """What was solved for predictions without some sensors; derived, and not saved."""
-        self._board, self._sharpness = Scoreboard(), Sharpness()
+        self._board, self._sharpness, self._record = Scoreboard(), Sharpness(), Record()
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -137,7 +143,11 @@ class Classifier:
         return list(self._classes)[int(scores.argmax())] if len(scores) else None
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
-        """The probability of every label seen so far; {} before anything was learned."""
+        """The probability of every label seen so far; {} before anything was learned.
+
+        As on a node: of what was said with 0.8 so far, eight in ten were right. What the last
+        label and its age say is left out, as a classifier is not told the time.
+        """
         found = self._probabilities(x) if self._classes else np.zeros(0)
         return dict(zip(self._classes, found.tolist(), strict=True))
 
@@ -152,13 +162,14 @@ class Classifier:
         return {label: table[:, number] for label, number in self._classes.items()}
 
     def _probabilities(self, x: Mapping[Any, Any]) -> Vector:
-        return self._sharpness.probabilities(self._scores(self._present(x)))
+        likely = self._sharpness.probabilities(self._scores(self._present(x)))
+        return np.array(self._record.corrected(likely.tolist()))
 
     def _scores(self, values: Values) -> NDArray[np.float32]:
         if self._memories is None:  # nothing was learned, or one reading
             return np.zeros(len(self._classes), np.float32)
         solved = self._solved_for(self._memories, values)
-        return solved.own(_encoded(solved.layout, values))
+        return solved.own(_encoded(solved.layout, values)[0])
 
     def _solved_for(self, memories: Memories, values: Values) -> Memories | Survivors:
         """What is known, without the sensors that are missing."""
@@ -260,15 +271,36 @@ class Classifier:
 
     @property
     def _learning(self) -> Learning:
-        return Learning(len(self._classes), 1.0, self.rho, self.forgetting)
+        # Every reading comes with its label, so that there are no others to learn from.
+        return Learning(len(self._classes), 1.0, self.rho, self.forgetting, unlabelled=False)
 
     def _step(self, values: Values, number: int) -> None:
         """Every memory learns, and is judged by what it said before."""
-        found = self._known.score_then_learn(_encoded(self._known.layout, values), number)
-        self._sharpness.learn(self._known.blend.of(found), number)
+        x, gated = _encoded(self._known.layout, values)
+        found = self._known.score_then_learn(x, number)
+        said = self._known.blend.of(found)
+        self._record.take_down(self._sharpness.probabilities(said).tolist(), number)
+        self._sharpness.learn(said, number)
         self._known.blend.record(found, number)
         guesses = {name: int(found[name].argmax()) for name in JUDGED}
         self._board.record(guesses, number)
+        if self._warmup is None:
+            self._watch_scales(values, gated)
+
+    def _watch_scales(self, values: Values, gated: tuple[str, ...]) -> None:
+        """Move what was learned of a sensor to another scale, where its own proves wrong."""
+        if not self._watch.note(values, gated):
+            return
+        full = self._known.full
+        movable = [sensor for sensor in full.sensors if sensor.name not in self._kept_scales]
+        wrong = self._watch.take_wrong(movable, full.gate, gated=bool(gated))
+        moved = {sensor.name: sensor for sensor in wrong}
+        if not moved:
+            return
+        sensors = [moved.get(sensor.name, sensor) for sensor in full.sensors]
+        clipped = [name for name in moved if name in self._watch.counts]
+        self._known.rescale(Layout(sensors, full.vanishing, gate=full.gate), clipped)
+        self._solved.clear()
 
     @property
     def _known(self) -> Memories:
@@ -282,19 +314,30 @@ class Classifier:
         warmup.add(values, number)
         due = warmup.due
         if due:
-            self._estimate(warmup)
+            self._estimate(warmup, for_good=warmup.full)
         if warmup.full:
             self._warmup = None
         return due
 
-    def _estimate(self, warmup: WarmUp) -> None:
+    def _estimate(self, warmup: WarmUp, *, for_good: bool) -> None:
+        """Learn what the warm-up has kept, in the layout of the sensors that have moved.
+
+        For good, those who were seldom there, or have not moved, are measured when they have.
+        """
         rows, layout = list(warmup.rows()), warmup.layout()
-        if warmup.full:  # for good: who was seldom there is measured when it has said more
+        waiting = {name for name in layout.names if not has_moved(warmup.values_of(name))}
+        if warmup.full:
             seen = Counter(name for values, _ in rows for name in values)
-            seldom = [name for name in layout.names if 10 * seen[name] < len(rows)]
-            layout = layout.retire(*seldom) if len(seldom) < len(layout.names) else layout
+            waiting |= {name for name in layout.names if 10 * seen[name] < len(rows)}
+        if len(waiting) == len(layout.names):
+            waiting = set()  # nobody has moved: any scale will do until somebody does
+        layout = layout.retire(*waiting)
+        if for_good:
+            self._joining |= {
+                name: self._first_values(name, warmup.values_of(name).tolist()) for name in waiting
+            }
         self._memories = Memories(layout, self._learning)
-        self._board, self._sharpness = Scoreboard(), Sharpness()
+        self._board, self._sharpness, self._record = Scoreboard(), Sharpness(), Record()
         for values, number in rows:
             self._step(values, number)
 
@@ -321,6 +364,7 @@ class Classifier:
             self._freeze()
             self._change([*self._sensors, sensor], carry)
             self._joining.pop(name, None)
+            self._kept_scales.add(name)
         self._retired.discard(name)
 
     def replace(self, old: str, new: Sensor | str, *, carry: float | None = None) -> None:
@@ -347,7 +391,7 @@ class Classifier:
     def _freeze(self, name: str | None = None) -> None:
         """A change of sensors ends the estimation of scales, unless it is of a stranger."""
         if self._warmup is not None and (name is None or name in self._warmup.names):
-            self._estimate(self._warmup)
+            self._estimate(self._warmup, for_good=True)
             self._warmup = None
 
     def _change(
@@ -370,6 +414,9 @@ class Classifier:
         self._memories.silent = silent if len(silent) < len(full.names) else ()
         self._memories.change(full, self._board.carry() if carry is None else carry, replaces)
         self._absent = {name: n for name, n in self._absent.items() if name in full.names}
+        self._watch.keep_only(full.names)
+        for name in replaces or {}:
+            self._watch.forget(name)
 
     def _notice(self, values: Values) -> None:
         """Who is back, who has been away for too long, and who is new."""
@@ -388,12 +435,18 @@ class Classifier:
         """Take down the first values of new sensors; who has enough of them joins."""
         for name, value in new.items():
             if name not in self._joining:
-                self._joining[name] = WarmUp([name], MEASURED, self.knots)
-            self._joining[name].add({name: value})
-        ready = [name for name in new if self._joining[name].full]
-        measured = [self._joining.pop(name).layout().sensors[0] for name in ready]
+                self._joining[name] = self._first_values(name)
+            self._joining[name].add(value)
+        ready = [name for name in new if self._joining[name].ready]
+        measured = [self._joining.pop(name).sensor() for name in ready]
         if measured:
             self._change([*self._sensors, *measured])
+
+    def _first_values(self, name: str, values: Iterable[float] = ()) -> FirstValues:
+        first = FirstValues(name, MEASURED, self.knots)
+        for value in values:
+            first.add(value)
+        return first
 
     # -- adding up and saving ------------------------------------------------------------------
 
@@ -462,11 +515,14 @@ class Classifier:
             "layout": self.layout and self.layout.to_dict(),
             "memories": self._memories and self._memories.state(),
             "warmup": self._warmup and [self._warmup.names, list(self._warmup.rows())],
-            "joining": {name: list(kept.rows()) for name, kept in self._joining.items()},
+            "joining": {name: first.state() for name, first in self._joining.items()},
+            "kept_scales": sorted(self._kept_scales),
+            "watch": self._watch.state(),
             "retired": sorted(self._retired),
             "absent": self._absent,
             "scoreboard": self._board.state(),
             "sharpness": self._sharpness.state(),
+            "record": self._record.knots,
         }
 
     @classmethod
@@ -483,11 +539,14 @@ class Classifier:
         if saved["warmup"]:
             names, rows = saved["warmup"]
             found._warmup = WarmUp(names, found.warmup, found.knots, first=2).add_all(rows)
-        for name, rows in saved["joining"].items():
-            found._joining[name] = WarmUp([name], MEASURED, found.knots).add_all(rows)
+        for name, first in saved["joining"].items():
+            found._joining[name] = found._first_values(name).restore(first)
+        found._kept_scales = set(saved["kept_scales"])
+        found._watch = ScaleWatch.restored(saved["watch"])
         found._retired, found._absent = set(saved["retired"]), dict(saved["absent"])
         found._board = Scoreboard.from_state(saved["scoreboard"])
         found._sharpness = Sharpness(*saved["sharpness"])
+        found._record = Record(saved.get("record"))  # none in a file from before there was one
         return found
 
 
@@ -510,9 +569,9 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _encoded(layout: Layout, values: Values) -> NDArray[np.float32]:
-    known = {name: values[name] for name in layout.names if name in values}
-    return layout.encode(known, clip_gated=True)
+def _encoded(layout: Layout, values: Values) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """The columns, and who is at the gate."""
+    return layout.encode_and_gate({n: values[n] for n in layout.names if n in values})
 
 
 def _number(name: str, value: Any) -> float:

@@ -12,7 +12,10 @@ A message names the culprit, both values, and what to do.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+
+OURS = ("edge_opid", "gateway", "firmware_sim")
 
 
 class OpidError(Exception):
@@ -112,6 +115,27 @@ class WireError(RefusedError, ValueError):
     """
 
 
+def sentence_of(error: Exception) -> str:
+    """An error as a person wants to read it: the file and what is wrong with it, and no number.
+
+    >>> sentence_of(FileNotFoundError(2, "No such file or directory", "old.tar.gz"))
+    'old.tar.gz: no such file or directory'
+    >>> sentence_of(ConfigError("node.gate must be above 0, got -8"))
+    'node.gate must be above 0, got -8'
+    """
+    if not isinstance(error, OSError) or isinstance(error, OpidError) or not error.strerror:
+        return str(error)
+    what = error.strerror[:1].lower() + error.strerror[1:]
+    names = [shown_path(each) for each in (error.filename, error.filename2) if each is not None]
+    return f"{' and '.join(names)}: {what}" if names else what
+
+
+def shown_path(path: object) -> str:
+    """A path without quotes, unless it needs some."""
+    text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
+    return text if text.isprintable() else shown(text)
+
+
 def shown(value: object) -> str:
     r"""A value as an error may quote it: escaped, and never longer than a line.
 
@@ -122,3 +146,21 @@ def shown(value: object) -> str:
     """
     text = repr(value[:48]) if isinstance(value, str | bytes) else repr(value)
     return text if len(text) <= 43 else text[:40] + "..."
+
+
+def missing_extra(error: ModuleNotFoundError, extra: str) -> str:
+    """The sentence for whoever installed a program without the libraries it needs.
+
+    A missing module of our own is no such case but a bug, and raised again.
+
+    >>> missing_extra(ModuleNotFoundError(name="sqlalchemy.engine"), "gateway")
+    "sqlalchemy is not installed: this program needs the extra 'gateway': pip install \
+'edge-opid[gateway]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    if package in ("", *OURS):
+        raise error
+    return (
+        f"{package} is not installed: this program needs the extra {extra!r}: "
+        f"pip install 'edge-opid[{extra}]'"
+    )

@@ -1,8 +1,9 @@
 """One line an event, `key=value`, to stderr: for people, `grep` and the journal of systemd.
 
-What is logged is what happened to the service: never a payload, never the content of a secret file,
-and nothing that comes once per reading. What happens often is logged at its 1st, 2nd, 4th, 8th …
-time, with the number so far: see `worth_a_line`.
+What is logged is what happened to the service: never the content of a secret file, never more of a
+payload than the first bytes of one that was refused, and nothing that comes once per reading. What
+happens often is logged at its 1st, 2nd, 4th, 8th … time, with the number so far: see
+`worth_a_line` and `edge_opid.tally`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TextIO
 
 _PLAIN = re.compile(r"[\w.,:;/@%+()\[\]-]+")
 _SECRET = re.compile("password|secret|token", re.IGNORECASE)
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _logger = logging.getLogger("edge_opid")
 
 
@@ -53,6 +55,27 @@ def set_up(
     _logger.setLevel(level.upper())
 
 
+def show_unless_configured() -> None:
+    """For a script that has set up no logging: Python alone would print events without fields."""
+    if not _logger.hasHandlers():
+        handler = _LastResort(sys.stderr)
+        handler.setFormatter(LineFormatter(timed=True))
+        handler.setLevel(logging.WARNING)
+        _logger.addHandler(handler)
+
+
+class _LastResort(logging.StreamHandler[TextIO]):
+    """Steps aside when the script sets up a logging of its own after all."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not logging.getLogger().handlers and bool(super().filter(record))
+
+
+def debug(event: str, **fields: object) -> None:
+    """What only somebody who looks for a fault, or proves that there is none, wants to read."""
+    _logger.debug(event, extra={"fields": fields})
+
+
 def info(event: str, **fields: object) -> None:
     """Something happened as it should."""
     _logger.info(event, extra={"fields": fields})
@@ -66,6 +89,11 @@ def warning(event: str, **fields: object) -> None:
 def error(event: str, *, trace: bool = False, **fields: object) -> None:
     """Something is wrong that the node cannot put right alone."""
     _logger.error(event, extra={"fields": fields}, exc_info=trace)
+
+
+def tell(level: str, event: str, **fields: object) -> None:
+    """Something that a table of reasons knows, at its level: see `edge_opid.reasons`."""
+    _logger.log(_LEVELS[level], event, extra={"fields": fields})
 
 
 def worth_a_line(count: int) -> bool:

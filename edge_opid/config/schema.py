@@ -2,16 +2,16 @@ r"""A TOML file and the environment, against the description of what may stand i
 
 What the loaders of all programs have in common: which sections and keys there are (`Shape`), and
 one file as it was read (`Document`), which knows the line that each key stands in. What is wrong
-becomes a `SettingError`, which names the key; `Document.blame` adds the file and the line, or the
+becomes a `SettingError`, which names the key; `Document.blaming` adds the file and the line, or the
 variable.
 
 >>> shape = Shape(sections={"log": {"level": "str"}}, lists={})
 >>> document = Document.parse("[log]\nlevel = 3", Path("node.toml"))
->>> try:
+>>> with document.blaming():
 ...     shape.check(document.tables)
-... except SettingError as error:
-...     print(document.blame(error.key, error))
-node.toml, line 2: log.level must be text in quotes, got 3
+Traceback (most recent call last):
+...
+edge_opid.errors.ConfigError: node.toml, line 2: log.level must be text in quotes, got 3
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from typing import Any
 from edge_opid.errors import ConfigError, SettingError, WireError, shown
 from edge_opid.wire.ids import check_id
 from edge_opid.wire.limits import LIMITS
+from edge_opid.wire.messages import UNKNOWN
 
 DURATION_S_MAX = 36_525 * 86_400.0  # a century: as good as for ever, and exact in milliseconds
 Table = dict[str, Any]
@@ -36,6 +38,7 @@ _WORDS = {
     "float": "a number",
     "bool": "true or false",
     "tuple[str, ...]": "a list of texts",
+    "Mapping[str, str]": "a table of texts",
     "Mapping[str, str] | str": "a table of texts, or one text",
 }
 
@@ -90,6 +93,7 @@ class Shape:
             "float": number,
             "bool": isinstance(value, bool),
             "tuple[str, ...]": texts,
+            "Mapping[str, str]": table,
             "Mapping[str, str] | str": table or isinstance(value, str),
         }
         if not fits[kind]:
@@ -104,7 +108,11 @@ class Shape:
         if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
             raise SettingError(section, f"must be written as [[{section}]], one for each")
         kinds = kinds_of(self.lists[section])
-        needed = [each.name for each in fields(self.lists[section]) if each.default is MISSING]
+        needed = [
+            each.name
+            for each in fields(self.lists[section])
+            if each.default is MISSING and each.default_factory is MISSING
+        ]
         checked = []
         for index, table in enumerate(content):
             checked.append(self._table(table, kinds, f"{section}[{index}]"))
@@ -164,10 +172,14 @@ class Document:
             if isinstance(table, dict):
                 table[name] = _from_text(environment[variable], kind, key)
 
-    def blame(self, key: str, error: Exception) -> ConfigError:
-        """The error with its place in front: the variable, or the file and the line."""
-        where = self.variables.get(key) or place(self.text, key, self.path)
-        return ConfigError(f"{where}: {error}", key)
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """A mistake within gets its place in front: the variable, or the file and the line."""
+        try:
+            yield
+        except SettingError as error:
+            where = self.variables.get(error.key) or place(self.text, error.key, self.path)
+            raise ConfigError(f"{where}: {error}", error.key) from error
 
 
 def read_text(path: Path) -> str:
@@ -223,6 +235,18 @@ def check_unique(names: Iterable[str], key: str, what: str = "") -> None:
             where = f"{key}[{number}].{what}" if what else key
             raise SettingError(where, f"must differ from the others, got {name!r} twice")
         seen.add(name)
+
+
+def check_classes(classes: Iterable[str], key: str) -> None:
+    """No class twice, and none called what a node says before it has learned anything."""
+    names = list(classes)
+    check_unique(names, key)
+    if UNKNOWN in names:
+        raise SettingError(
+            key,
+            f"must not have {UNKNOWN!r} among them: a node says that while it has learned nothing; "
+            "use another word",
+        )
 
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]")

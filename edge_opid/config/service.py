@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_opid.config.broker import BROKER, LOG, broker_options, log_level
-from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig
+from edge_opid.config.node import ForeignConfig, NodeConfig, SensorConfig, TruthConfig
 from edge_opid.config.schema import Document, Shape, Table, read_text
 from edge_opid.config.schema import kinds_of as _kinds
 from edge_opid.errors import SettingError, shown
@@ -43,17 +43,32 @@ class ServiceConfig:
     status_file: Path | None = None
     log_level: str = "info"
     serve_tflite: Path | None = None  # a predictor to serve while it fits
+    prediction_qos: int = 1  # 0: a prediction may be lost with the connection, and costs less
 
 
+ELSEWHERE = (
+    "sensors",
+    "foreign",
+    "truth",
+    "asks_per_hour",
+    "homeassistant",
+    "homeassistant_prefix",
+)
+"""What of a node's configuration has sections of its own."""
 SECTIONS: dict[str, dict[str, str]] = {
-    "node": _kinds(NodeConfig, "sensors", "foreign"),
+    "node": {
+        **_kinds(NodeConfig, *ELSEWHERE),
+        "prediction_qos": "int",
+    },
+    "asking": {"per_hour": "float"},
+    "homeassistant": {"discovery": "bool", "prefix": "str"},
     "broker": BROKER,
     "state": {"folder": "str", "must_exist": "bool", "status_file": "str"},
     "gateway": {"keys": "tuple[str, ...]"},
     "serve": {"tflite": "str"},
     "log": LOG,
 }
-LISTS: dict[str, type] = {"sensors": SensorConfig, "foreign": ForeignConfig}
+LISTS: dict[str, type] = {"sensors": SensorConfig, "foreign": ForeignConfig, "truth": TruthConfig}
 NEEDED = ("node.site", "node.node", "node.classes", "state.folder")
 SHAPE = Shape(sections=SECTIONS, lists=LISTS, needed=NEEDED)
 
@@ -74,17 +89,29 @@ def parse_config(
     edge_opid.errors.ConfigError: n.toml, line 3: node.gaet is not a key; did you mean gate?
     """
     document = Document.parse(text, path)
-    try:
+    with document.blaming():
         document.override(environment, SHAPE)
         return _build(SHAPE.check(document.tables), path.parent)
-    except SettingError as error:
-        raise document.blame(error.key, error) from error
 
 
 def _build(found: Table, folder: Path) -> ServiceConfig:
     sensors = tuple(SensorConfig(**table) for table in found.get("sensors", []))
     foreign = tuple(ForeignConfig(**table) for table in found.get("foreign", []))
-    node = NodeConfig(**found["node"], sensors=sensors, foreign=foreign)
+    truth = tuple(TruthConfig(**table) for table in found.get("truth", []))
+    asks_per_hour = found.get("asking", {}).get("per_hour", 0.0)
+    prediction_qos = found["node"].pop("prediction_qos", 1)
+    if prediction_qos not in (0, 1):
+        raise SettingError("node.prediction_qos", f"must be 0 or 1, got {prediction_qos}")
+    homeassistant = found.get("homeassistant", {})
+    node = NodeConfig(
+        **found["node"],
+        sensors=sensors,
+        foreign=foreign,
+        truth=truth,
+        asks_per_hour=asks_per_hour,
+        homeassistant=homeassistant.get("discovery", False),
+        homeassistant_prefix=homeassistant.get("prefix", "homeassistant"),
+    )
     state = found["state"]
     status_file = state.get("status_file")
     tflite = found.get("serve", {}).get("tflite")
@@ -102,4 +129,5 @@ def _build(found: Table, folder: Path) -> ServiceConfig:
         status_file=None if status_file is None else folder / status_file,
         log_level=log_level(found),
         serve_tflite=None if tflite is None else folder / tflite,
+        prediction_qos=prediction_qos,
     )

@@ -40,6 +40,19 @@ class Hats:
         lower = np.minimum(lines[0], lines[1], out=lines[0])
         return np.asarray(np.maximum(lower, self._floor, out=out))
 
+    def spread(self, z: Vector, out: NDArray[np.float32]) -> None:
+        """The columns of one sensor for many z: a row of `out` each, the same numbers."""
+        rising, falling = self._slopes[:, :, None] * z
+        rising += self._offsets[0][:, None]
+        falling += self._offsets[1][:, None]
+        np.minimum(rising, falling, out=rising)
+        np.maximum(rising, self._floor[:, None], out=out)
+
+    def lines(self, columns: NDArray[np.intc]) -> tuple[NDArray[Any], ...]:
+        """For the C file: whose line goes to which column, and the lines."""
+        lines = map(np.ascontiguousarray, (self._slopes, self._offsets, self._floor))
+        return self._owner.astype(np.intc), columns, *lines
+
 
 def _lines(index: int, sensor: Sensor) -> Iterable[tuple[float, ...]]:
     """(owner, rise, left, fall, right, floor) of each of a sensor's columns.
@@ -70,7 +83,15 @@ class Waves:
         self._at_reference = np.cos(self._phases)
 
     def __call__(self, z: Vector) -> Vector:
-        """The columns for z, one value a sensor: 0 at the references, NaN where either z is."""
+        """The columns for z, one value a sensor: 0 at the references, NaN where either z is.
+
+        With a row of values a sensor, a row a column.
+        """
+        if z.ndim > 1:
+            first, second = self._owners.T
+            a, b = self._numbers.T[:, :, None]
+            waves = np.cos(z[first] * a + z[second] * b + self._phases[:, None])
+            return np.asarray(waves - self._at_reference[:, None])
         waves = np.cos((z[self._owners] * self._numbers).sum(axis=1) + self._phases)
         return np.asarray(waves - self._at_reference)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edge_opid.learner.contract import Learner
 
 L = TypeVar("L", bound=Learner)
+Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,56 @@ class Change:
             vanishing=vanishing,
         )
 
-    def follow(self, learner: L, carry: float = 1.0) -> L:
-        """The learner for the new layout, from what this one knows of the sensors that remain."""
-        return learner.rearrange(self.sources, self.vanishing, carry)
+    @property
+    def continued(self) -> tuple[list[int], list[int]]:
+        """The columns of the new layout that continue old ones, and those old ones."""
+        pairs = [(place, source) for place, source in enumerate(self.sources) if source is not None]
+        return [place for place, _ in pairs], [source for _, source in pairs]
+
+    @property
+    def fresh(self) -> list[int]:
+        """The columns of the new layout that continue none."""
+        return [place for place, source in enumerate(self.sources) if source is None]
+
+    def renewed(self, columns: Collection[int]) -> Change:
+        """The same change, with these columns of the new layout continuing none after all."""
+        sources = [None if place in columns else old for place, old in enumerate(self.sources)]
+        return replace(self, sources=tuple(sources))
+
+    def follow(self, learner: L, carry: float = 1.0, relation: Matrix | None = None) -> L:
+        """The learner for the new layout, from what this one knows of the sensors that remain.
+
+        And of the fresh columns, where `relation` says how they follow from the old ones.
+        """
+        return learner.rearrange(self.sources, self.vanishing, carry, relation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """The same sensors with other references, scales or knots, and how what was learned follows.
+
+    >>> from edge_opid import GramLearner, Layout, Sensor
+    >>> old, new = Layout([Sensor("lux", 0, 1)]), Layout([Sensor("lux", 100, 50)])
+    >>> move = new.move_from(old)
+    >>> move.columns.tolist(), move.exact  # lux' = 0.02·lux − 2
+    ([[0.02, -2.0], [0.0, 1.0]], True)
+    >>> learner = move.follow(GramLearner(0, 2, classes=2))
+    """
+
+    columns: Matrix
+    """T: the new columns are T times the old ones."""
+    weights: Matrix
+    """E: new weights that say what the old ones said are E times the old ones."""
+    bent: tuple[int, ...]
+    """New columns that are, or were, hats, and follow only as well as the knots allow."""
+    vanishing: int
+    """How many columns of the new layout are planned to vanish."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether every sum is what it would be had the new layout been there from the start."""
+        return not self.bent
+
+    def follow(self, learner: L) -> L:
+        """The learner in the new columns, with the readings of this one."""
+        return learner.move(self.columns, self.weights, self.vanishing, self.bent)

@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 
 from edge_opid.errors import LayoutError, MismatchError
 from edge_opid.layout.basis import Vector
-from edge_opid.layout.change import Change
+from edge_opid.layout.change import Change, Move
 from edge_opid.layout.encoder import Encoder
+from edge_opid.layout.moving import place_columns, place_weights
 from edge_opid.layout.sensor import Pair, Sensor
 from edge_opid.learner.gram import GramLearner
 from edge_opid.learner.settings import Settings
 from edge_opid.learner.woodbury import WoodburyLearner
 
 BIAS = "bias"
+GATE = 8.0
+"""How many scales from its reference a value is believed, unless somebody says otherwise."""
 FAR = 1e4
 """Scales within which another layout's values must lie here: squared and summed over a million
 readings, they are still solved in float64 beside a ridge of 1."""
@@ -38,23 +41,23 @@ class Layout:
 
     `sensors`: `Sensor` objects, or names for sensors that are standardised already. `vanishing`:
     names of those planned to die. `pairs`: features of two sensors. `gate`: a value more than this
-    many scales from its reference is refused; one absurd reading would spoil the statistics for
-    ever, and 8 refuses none of 20,000 normal ones.
+    many scales from its reference counts as one at the gate; one absurd reading would spoil the
+    statistics for ever, and 8 clips none of 20,000 normal ones.
 
     >>> layout = Layout([Sensor("temp", 20, 5), Sensor("co2", 420, 50)], vanishing=["temp"])
     >>> layout.columns
     ('temp', 'co2', 'bias')
     >>> print(layout.encode({"co2": 445.0, "temp": 21.0}))
     [0.2 0.5 1. ]
-    >>> layout.encode({"temp": 21.0, "co2": 9000.0})
-    Traceback (most recent call last):
-    edge_opid.errors.ReadingError: sensor 'co2' is 9000: 171.6 scales from its reference 420, gate 8
+    >>> mad = {"temp": 21.0, "co2": 9000.0}
+    >>> print(layout.encode(mad), layout.gated(mad))
+    [0.2 8.  1. ] ('co2',)
     """
 
     sensors: tuple[Sensor, ...]
     vanishing: frozenset[str] = frozenset()
     pairs: tuple[Pair, ...] = ()
-    gate: float = field(default=8.0, kw_only=True)
+    gate: float = field(default=GATE, kw_only=True)
 
     def __init__(
         self,
@@ -143,33 +146,47 @@ class Layout:
 
     # -- encoding ------------------------------------------------------------------------------
 
-    def encode(
-        self,
-        values: Mapping[str, float | None],
-        *,
-        drop_gated: bool = False,
-        clip_gated: bool = False,
-    ) -> NDArray[np.float32]:
+    def encode(self, values: Mapping[str, float | None]) -> NDArray[np.float32]:
         """The d columns for named values; a sensor that is absent or None counts as its reference.
 
-        A value that is not a finite number, lies beyond the gate, or belongs to no sensor here
-        raises a `ReadingError` that names the sensor. So that one mad sensor does not silence the
-        others, values beyond the gate count as missing with `drop_gated`, and with `clip_gated` as
-        if they were at the gate (beyond `ABSURD` scales as missing, too); `gated` names them.
+        A value that is not a finite number, or belongs to no sensor here, raises a `ReadingError`
+        that names the sensor. One beyond the gate does not silence the others: it counts as a
+        value at the gate, and beyond 10⁶ scales, where only a fault can be, as missing. `gated`
+        names such sensors, for whoever would rather leave them out.
         """
-        return self._encoder.encode(values, drop_gated, clip_gated)
+        return self.encoder.encode(values)[0]
+
+    def encode_many(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """What `encode` says of n readings, n×d, from an array a sensor; NaN counts as missing.
+
+        >>> layout = Layout([Sensor("temp", 20, 5)])
+        >>> print(layout.encode_many({"temp": np.array([25.0, 10.0])}))
+        [[ 1.  1.]
+         [-2.  1.]]
+        """
+        from edge_opid.layout.many import ManyEncoder  # noqa: PLC0415 - a node does without
+
+        return ManyEncoder(self).encode(columns).T
+
+    def encode_and_gate(
+        self, values: Mapping[str, float | None]
+    ) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+        """What `encode` and `gated` say, for the price of one."""
+        x, places = self.encoder.encode(values)
+        return x, tuple(self.names[place] for place in places)
 
     def standardise(self, values: Mapping[str, float | None]) -> Vector:
         """Every sensor's z, in the order of `names`, NaN where missing; not gated."""
-        return self._encoder.standardise(values)[0]
+        return self.encoder.standardise(values)[0]
 
     def gated(self, values: Mapping[str, float | None]) -> tuple[str, ...]:
-        """The sensors whose values lie beyond the gate."""
-        outside = np.abs(self.standardise(values)) > self.gate
+        """The sensors whose values lie at the gate or beyond."""
+        outside = np.abs(self.standardise(values)) >= self.gate
         return tuple(name for name, out in zip(self.names, outside, strict=True) if out)
 
     @cached_property
-    def _encoder(self) -> Encoder:
+    def encoder(self) -> Encoder:
+        """The layout as arrays, made once."""
         return Encoder(self.sensors, self.pairs, self.spans, self.gate)
 
     @cached_property
@@ -213,32 +230,62 @@ class Layout:
         """T, for which x here = T·x there: another layout's readings, in this one's columns.
 
         A sensor that is not there counts as missing here. One with another reference or scale is
-        moved exactly as long as it is a straight column; hats depend on where they stand.
+        moved exactly as long as it is a straight column; hats depend on where they stand, and are
+        moved by `move_from`, as well as it can be done.
 
         >>> there, here = Layout([Sensor("temp", 20, 5)]), Layout([Sensor("temp", 10, 10)])
         >>> T = here.columns_from(there)
         >>> print(T @ there.encode({"temp": 25}), here.encode({"temp": 25}))
         [1.5 1. ] [1.5 1. ]
         """
+        move = self.move_from(other)
+        if not move.exact:
+            theirs = {sensor.name: sensor for sensor in other.sensors}
+            bent = self.columns[move.bent[0]].partition("[")[0]
+            mine = next(sensor for sensor in self.sensors if sensor.name == bent)
+            there = theirs[bent]
+            raise MismatchError(f"only straight columns can be moved: {mine} is {there} there")
+        return move.columns
+
+    def move_from(self, other: Layout) -> Move:
+        """How sums and weights of another layout's columns become those of this one's.
+
+        Straight columns are moved exactly, and so are hats wherever these knots stand where those
+        did; between its knots a hat is taken as the line between their values. What was clipped
+        there stays clipped, and what was missing stays at the reference it had there.
+        """
         if strangers := sorted(set(other.spans) - set(self.spans)):
             raise MismatchError(f"{strangers[0]!r} is there and not here: {list(self.spans)}")
         theirs = {sensor.name: sensor for sensor in other.sensors}
-        moved = [(mine, theirs[mine.name]) for mine in self.sensors if mine.name in theirs]
-        moved = [(mine, there) for mine, there in moved if mine != there]
-        for mine, there in moved:
-            if mine.knots or there.knots or self.pairs or other.pairs:
-                raise MismatchError(f"only straight columns can be moved: {mine} is {there} there")
-        T = np.zeros((self.width, other.width))
+        T, E = np.zeros((self.width, other.width)), np.zeros((self.width, other.width))
         for name, span in other.spans.items():
-            T[self.spans[name], span] = 1.0
-        for mine, there in moved:
-            row, scale = self.spans[mine.name].start, there.scale / mine.scale
-            offset = (there.reference - mine.reference) / mine.scale
-            if not abs(offset) + other.gate * scale < FAR:
-                raise MismatchError(f"too far apart to be added up: {mine} is {there} there")
-            T[row, other.spans[mine.name].start] = scale
-            T[row, -1] = offset
-        return T
+            here = self.spans[name]
+            if len(here) == len(span):
+                T[here, span] = E[here, span] = 1.0
+        bent: list[int] = []
+        for mine in self.sensors:
+            there = theirs.get(mine.name)
+            if there is None or there == mine:
+                continue
+            if self.pairs or other.pairs or (mine.knots and not there.knots):
+                raise MismatchError(f"only straight columns can be moved: {mine} is {there} there")
+            self._check_near(mine, there, other.gate)
+            rows, columns = self.spans[mine.name], other.spans[mine.name]
+            T[rows.start : rows.stop, columns.start : columns.stop] = 0.0
+            E[rows.start : rows.stop, columns.start : columns.stop] = 0.0
+            place_columns(T, rows, columns, mine, there)
+            place_weights(E, rows, columns, mine, there)
+            bent += [*rows] if mine.knots or there.knots else []
+        return Move(columns=T, weights=E, bent=tuple(bent), vanishing=self.vanishing_columns)
+
+    def _check_near(self, mine: Sensor, there: Sensor, gate: float) -> None:
+        """Values of the other layout must be numbers here that float64 sums can hold."""
+        if mine.knots:
+            return  # a hat is 1 at most
+        offset = abs(there.reference - mine.reference) / mine.scale
+        widest = max(gate, GATE)  # the sums may be of a time before somebody made it narrow
+        if not offset + widest * there.scale / mine.scale < FAR:
+            raise MismatchError(f"too far apart to be added up: {mine} is {there} there")
 
     # -- saving --------------------------------------------------------------------------------
 

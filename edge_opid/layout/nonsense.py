@@ -17,6 +17,7 @@ far away count as ones at the gate, so that a state that looked like a code is n
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,17 +56,28 @@ def sensible(seen: Values) -> NDArray[np.bool_]:
 def _last(rising: Values, gone: int) -> float:
     """The largest value that is the sensor's own, where `gone` others have been set aside."""
     n, half = len(rising), _half_width(rising)
-    for place in range(n - 1):
-        above = rising[place + 1 :]
-        if gone + len(above) > SHARE_MAX * (n + gone):
+    kinds, values = _kinds_from(rising), [float(value) for value in rising]
+    for place, (value, following) in enumerate(pairwise(values)):
+        above = n - 1 - place
+        if gone + above > SHARE_MAX * (n + gone):
             continue
-        span, away = rising[place] - rising[0], _spans(above, n + gone)
+        span, away = value - values[0], _spans(kinds[place + 1], above, n + gone)
         if away is None or not max(span, half) > 0:
             continue
         far = max(GAP_HALVES * half, away * span) if half > 0 else GAP_SPANS * span
-        if above[0] - rising[place] > far:
-            return float(rising[place])
-    return float(rising[-1]) if n else 0.0
+        if following - value > far:
+            return value
+    return values[-1] if n else 0.0
+
+
+def _kinds_from(rising: Values) -> list[int]:
+    """Of how many kinds the values from each place on are.
+
+    >>> _kinds_from(np.array([1.0, 1.0, 2.0, 5.0, 5.0]))
+    [3, 3, 2, 1, 1]
+    """
+    new = np.diff(rising, append=np.inf) != 0  # the last of its kind
+    return np.cumsum(new[::-1])[::-1].tolist()  # type: ignore[no-any-return]
 
 
 def _half_width(rising: Values) -> float:
@@ -75,13 +87,12 @@ def _half_width(rising: Values) -> float:
     return float(np.min(rising[count - 1 :] - rising[: n - count + 1])) if n > 1 else 0.0
 
 
-def _spans(values: Values, of: int) -> float | None:
+def _spans(kinds: int, count: int, of: int) -> float | None:
     """How many spans of the others away such values are codes: fewer if each has come often.
 
     None where they are of too many kinds to be codes at all.
     """
-    kinds = len(np.unique(values))
-    if COPIES * kinds <= len(values):
+    if COPIES * kinds <= count:
         return 1.0
     return LONE_SPANS if kinds <= 2 and of >= LONE_FROM else None
 

@@ -17,6 +17,7 @@ from edge_opid.layout.sensor import Pair, Sensor
 NORMAL_SPREAD = 3.2897
 """How many standard deviations lie between the 5 % and the 95 % quantile of a normal sensor."""
 
+FLOAT32_MOST = 1e38  # the next power of two has no neighbour above it
 SCALE_MIN = float(np.finfo(np.float32).tiny)
 """A smaller scale would be 0 in float32."""
 
@@ -37,8 +38,8 @@ class WarmUp:
     >>> warmup = WarmUp(["temp", "door"], readings=50)
     >>> for i in range(50):
     ...     warmup.add({"temp": 20 + i % 5, "door": 0.0}, label=0)
-    >>> warmup.full, warmup.due, warmup.constant
-    (True, True, ('door',))
+    >>> warmup.full, warmup.due
+    (True, True)
     >>> warmup.layout().sensors[1]
     Sensor(name='temp', reference=22.0, scale=1.2159, knots=())
     """
@@ -77,6 +78,16 @@ class WarmUp:
         if self._due:
             self._due_at = min(2 * self._due_at, len(self._values))
 
+    def unlabel(self, values: Mapping[str, float | None], label: Any) -> bool:
+        """Let the last reading with these values and this label have none; whether there is one."""
+        wanted = self._raw.standardise(values).astype(np.float32)
+        for place in reversed(range(len(self._labels))):
+            same = np.array_equal(self._values[place], wanted, equal_nan=True)
+            if same and self._labels[place] == label:
+                self._labels[place] = None
+                return True
+        return False
+
     def add_all(self, rows: Iterable[tuple[Mapping[str, float | None], Any]]) -> Self:
         """Keep these readings with their labels, such as another's `rows()`; this warm-up."""
         for values, label in rows:
@@ -88,6 +99,11 @@ class WarmUp:
         return self._again([*self.names, *(set(names) - set(self.names))]).add_all(self.rows())
 
     @property
+    def progress(self) -> str:
+        """How far it is, in words."""
+        return f"{len(self._labels)} of {len(self._values)} readings"
+
+    @property
     def full(self) -> bool:
         """No more readings are kept: `layout()` is final."""
         return len(self._labels) == len(self._values)
@@ -97,11 +113,9 @@ class WarmUp:
         """The reading just added makes a new layout worth its while."""
         return self._due
 
-    @property
-    def constant(self) -> tuple[str, ...]:
-        """Sensors that have not moved yet: their scale is a guess, better given by hand."""
-        spread = [np.ptp(seen) if len(seen) else 0 for seen in map(self._seen, self.names)]
-        return tuple(name for name, width in zip(self.names, spread, strict=True) if width == 0)
+    def values_of(self, name: str) -> NDArray[np.float64]:
+        """What a sensor has said so far, in the order it came."""
+        return self._seen(name)
 
     def rows(self) -> Iterator[tuple[dict[str, float], Any]]:
         """The readings kept, with their labels, in the order they came."""
@@ -144,16 +158,15 @@ class WarmUp:
         return found
 
     def _estimate(self, name: str) -> Sensor:
-        seen = self._seen(name)
-        seen = seen[sensible(seen)]
-        scale = _scale(seen)
-        reference = _reference(seen, scale, self._raw.gate)
-        knots = self._knots[name]
-        if knots == 1:
-            return Sensor(name, reference, scale)
-        return Sensor(
-            name, reference, scale, _spread((seen - reference) / scale, knots, self._raw.gate)
-        )
+        return estimated(name, self._seen(name), self._knots[name], self._raw.gate)
+
+
+def estimated(name: str, seen: NDArray[np.float64], knots: int, gate: float) -> Sensor:
+    """What these values of a sensor suggest; codes among them have no say."""
+    seen = seen[sensible(seen)]
+    scale = _scale(seen)
+    reference = _reference(seen, scale, gate)
+    return Sensor(name, reference, scale, spread_knots((seen - reference) / scale, knots, gate))
 
 
 def _reference(seen: NDArray[np.float64], scale: float, gate: float) -> float:
@@ -175,14 +188,33 @@ def _scale(seen: NDArray[np.float64]) -> float:
     quantiles; then all values count. One that never moved gets a quarter of its value, or 1.
     """
     if len(seen) and (width := float(np.subtract(*np.quantile(seen, [0.95, 0.05])))) > 0:
-        return max(SCALE_MIN, round(width / NORMAL_SPREAD, 4 - int(np.floor(np.log10(width)))))
+        scale = round(width / NORMAL_SPREAD, 4 - int(np.floor(np.log10(width))))
+        return max(floor_of(seen), scale)
     if len(seen) and (deviation := float(seen.std())) > 0:
-        return max(SCALE_MIN, deviation)
+        return max(floor_of(seen), deviation)
     return max(1.0, abs(float(seen[0])) / 4) if len(seen) else 1.0
 
 
-def _spread(z: NDArray[np.float64], knots: int, gate: float) -> tuple[float, ...]:
+def floor_of(seen: NDArray[np.float64]) -> float:
+    """The smallest scale that these values can support.
+
+    A quarter of the smallest step between two of them, so that a contact that is seldom 1, or a
+    thermometer that flickers by its last digit, is not at the gate with its next step; and what
+    float32 can tell apart at their size.
+
+    >>> floor_of(np.array([0.0] * 999 + [1.0]))
+    0.25
+    """
+    steps = np.diff(np.unique(seen))
+    largest = min(float(np.abs(seen).max()), FLOAT32_MOST) if len(seen) else 0.0
+    rounding = float(np.spacing(np.float32(largest)))
+    return max(SCALE_MIN, rounding, float(steps.min()) / 4 if len(steps) else 0.0)
+
+
+def spread_knots(z: NDArray[np.float64], knots: int, gate: float) -> tuple[float, ...]:
     """The ends of the gate, and quantiles between: where values are dense, so are knots."""
+    if knots == 1:
+        return ()
     shares = np.linspace(0, 1, knots - 2) if knots > 3 else np.full(knots - 2, 0.5)
     inner = np.unique(np.round(np.quantile(z, shares), 6)) if len(z) else np.zeros(0)
     return (-gate, *(float(knot) for knot in inner if abs(knot) < gate), gate)

@@ -8,13 +8,14 @@ from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from edge_opid.errors import LayoutError, ReadingError, Refusal
-from edge_opid.learner.checks import as_batch
+from edge_opid.learner.checks import as_batch, as_label, as_values
 from edge_opid.learner.contract import Learner
+from edge_opid.learner.handover import best_ridge, distilled, teacher
 from edge_opid.learner.settings import EVIDENCE_MAX, LIMIT, Settings
-from edge_opid.learner.statistics import Statistics, carried
+from edge_opid.learner.statistics import Matrix, Statistics, carried, solve
 from edge_opid.learner.summary import Summary, check_agreement
 from edge_opid.native import available, choose
 from edge_opid.native.packing import Floats, upper
@@ -58,7 +59,7 @@ class OnePassLearner(ABC):
         self.settings = settings
         self.native = choose(native, settings.dtype)
         self._steps = available[self.native]
-        self._shape = (settings.width,)
+        self._shape, self._kind = (settings.width,), settings.kind
         self._readings = 0
         self._evidence = 0.0
         self._centre: Floats | None = None  # d×c, only after an `inherit` with carry < 1
@@ -111,6 +112,32 @@ class OnePassLearner(ABC):
     @abstractmethod
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:
         """Learn one reading, filling `scores` (2×c) with the predictions made before."""
+
+    def unlearn_one(self, x: ArrayLike, y: int, weight: float = 1.0) -> None:
+        """Take back one reading that was learned, as though it never had been: sums subtract.
+
+        `weight` is what it still counts for: 1, or with forgetting β to the power of the readings
+        learned since. Whoever calls this knows that it was learned, in these columns and under
+        this label; the sums cannot tell. In float64, and seldom: one decomposition, some 5·D³
+        operations.
+
+        >>> from edge_opid import GramLearner
+        >>> learner = GramLearner(vanishing=0, surviving=2, classes=2)
+        >>> for value, label in [(1, 1), (-1, 0), (2, 0), (-2, 0)]:
+        ...     learner.learn_one([value, 1], label)
+        >>> learner.unlearn_one([2, 1], 0)  # it was not 0
+        >>> learner.learn_one([2, 1], 1)
+        >>> learner.readings, [round(float(each), 2) for each in learner.predict_one([1.5, 1])]
+        (4, [-0.01, 0.81])
+        """
+        values, label = as_values(x, self._shape), as_label(y, self.settings.classes)
+        self._subtract(values.astype(self.settings.kind).astype(np.float64), label, weight)
+        self._readings = max(0, self._readings - 1)
+        self._evidence = max(0.0, self._evidence - weight)
+
+    @abstractmethod
+    def _subtract(self, x: Floats, label: int, weight: float) -> None:
+        """Take `weight` times this reading out of the sums."""
 
     def _count_reading(self) -> None:
         """One more reading; see `Settings.evidence_max`."""
@@ -174,27 +201,80 @@ class OnePassLearner(ABC):
         sources = inherit_sources(self.settings.width, kept, new, vanishing)
         return self.rearrange(sources, len(vanishing), carry)
 
-    def rearrange(self, sources: Sequence[int | None], vanishing: int, carry: float = 1.0) -> Self:
+    def rearrange(
+        self,
+        sources: Sequence[int | None],
+        vanishing: int,
+        carry: float = 1.0,
+        relation: Matrix | None = None,
+    ) -> Self:
         """The general change: `sources[i]` is the column that the new column i continues, or None.
 
         `resplit` and `inherit` are two cases of it; `Layout.change_to` gives the sources by name.
+        Where it is known how the new columns follow from the old ones, `relation` says so
+        (`handover.Overlap`).
         """
         _check_sources(sources, self.settings.width, vanishing, carry)
-        known = carried(self._statistics(), sources, carry, self.settings.lam, self.settings.rho)
+        lam, rho = self.settings.lam, self.settings.rho
+        known = carried(self._statistics(), sources, carry, lam, rho, relation)
         surviving = len(sources) - vanishing
         return self._made(replace(self.settings, vanishing=vanishing, surviving=surviving), known)
 
-    def add_classes(self, more: int) -> Self:
-        """A learner with this many classes more, which no reading has had: to the bit.
+    def distil(self, kept: Sequence[int], everything: Matrix) -> Matrix:
+        """W^(s) for these columns, as all readings tell it, whose Gram matrix is `everything`."""
+        return distilled(self._statistics(), everything, kept, self.settings.rho)
+
+    def teacher(self) -> Matrix:
+        """W̃ with a ridge that few labels need, to teach others: see `handover.teacher`."""
+        known = self._statistics()
+        return teacher(known, max(self.settings.rho, best_ridge(known)))
+
+    def gram(self) -> Matrix:
+        """Σ x̃ x̃ᵀ, d×d."""
+        return self._statistics().gram
+
+    def move(
+        self, columns: Matrix, weights: Matrix, vanishing: int, bent: Sequence[int] = ()
+    ) -> Self:
+        """A learner of the same readings in other columns, x′ = T·x: `columns` is T.
+
+        G′ = TGTᵀ and Σx′yᵀ = TΣxyᵀ, so this is what it had learned in those columns, if they really
+        are T·x. Of `bent` ones, which are so only about, the ridge is centred at what the weights
+        said: W′ = E·W, where E is `weights`. `Layout.move_from` gives all of it by name.
+        """
+        before, mine = self._statistics(), self.settings
+        known = before.moved(columns, weights)
+        if bent:
+            said = weights @ solve(before, mine.vanishing, mine.lam, mine.rho)[0]
+            centre = np.zeros_like(said) if known.centre is None else known.centre
+            centre[list(bent)] = said[list(bent)]
+            known = replace(known, centre=centre)
+        surviving = len(columns) - vanishing
+        return self._made(replace(mine, vanishing=vanishing, surviving=surviving), known)
+
+    def with_classes(self, sources: Sequence[int | None]) -> Self:
+        """A learner whose class k continues class `sources[k]`, or is new (None): to the bit.
 
         A class is a column of the sums of x̃yᵀ, and one that was never seen is a column of zeros.
+        What was learned of a class that is left out stays in Σx̃x̃ᵀ: as readings of no class.
         """
         saved = self.state()
-        saved["settings"]["classes"] += more
+        saved["settings"]["classes"] = len(sources)
         for name in ("B", "moments", "centre"):
             if name in saved:
-                saved[name] = np.pad(saved[name], ((0, 0), (0, more)))
+                saved[name] = with_columns(saved[name], sources)
         return self.from_state(saved, native=self.native)
+
+    def with_ridge(self, lam: float, rho: float, forgetting: float) -> Self:
+        """A learner of the same readings with another λ, ρ and β.
+
+        The sums determine the solution for every λ and ρ, in float64; β is for what comes, and
+        alone changes no bit.
+        """
+        settings = replace(self.settings, lam=lam, rho=rho, forgetting=forgetting)
+        if (lam, rho) != (self.settings.lam, self.settings.rho):
+            return self._made(settings, self._statistics())
+        return self.from_state({**self.state(), "settings": asdict(settings)}, native=self.native)
 
     def _made(self, settings: Settings, known: Statistics) -> Self:
         learner = type(self).__new__(type(self))
@@ -229,16 +309,6 @@ class OnePassLearner(ABC):
             moments=moments.astype(dtype),
         )
 
-    @classmethod
-    def from_summary(cls, summary: Summary, **options: Any) -> Self:
-        """A learner that goes on from a summary. `options` are the constructor's keywords."""
-        width, classes = summary.moments.shape
-        options = {"lam": summary.lam, "rho": summary.rho, **options}
-        learner = cls(summary.vanishing, width - summary.vanishing, classes, **options)
-        learner._restore(summary.statistics())
-        learner._halve()
-        return learner
-
     # -- saving --------------------------------------------------------------------------------
 
     @abstractmethod
@@ -271,6 +341,16 @@ class OnePassLearner(ABC):
     def _load(self, saved: dict[str, Any]) -> None:
         for name, value in saved.items():
             setattr(self, f"_{name}", value.copy() if isinstance(value, np.ndarray) else value)
+
+
+def with_columns(array: NDArray[Any], sources: Sequence[int | None]) -> NDArray[Any]:
+    """An array whose column k is the column `sources[k]` of this one, or zeros.
+
+    >>> print(with_columns(np.array([[1.0, 2.0]]), [1, None]))
+    [[2. 0.]]
+    """
+    columns = [len(array[0]) if source is None else source for source in sources]
+    return np.ascontiguousarray(np.pad(array, ((0, 0), (0, 1)))[:, columns])
 
 
 def _revived(cls: type[OnePassLearner], state: dict[str, Any], native: str) -> OnePassLearner:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from numpy.typing import ArrayLike
 
 from edge_opid.errors import Refusal
+from edge_opid.learner.statistics import Matrix
 from edge_opid.learner.summary import Summary
 from edge_opid.native.packing import Floats
 
@@ -73,6 +74,10 @@ class Learner(Protocol):
         """Learn one reading, and return what was predicted for it before."""
         ...
 
+    def unlearn_one(self, x: ArrayLike, y: int, weight: float = 1.0) -> None:
+        """Take back one reading that was learned, and still counts `weight` times."""
+        ...
+
     def predict_one(self, x: ArrayLike) -> Floats:
         """The c scores of W̃ for d values."""
         ...
@@ -99,8 +104,20 @@ class Learner(Protocol):
         """A learner for the next layout, from what this one knows of the columns that remain."""
         ...
 
-    def rearrange(self, sources: Sequence[int | None], vanishing: int, carry: float = 1.0) -> Self:
+    def rearrange(
+        self,
+        sources: Sequence[int | None],
+        vanishing: int,
+        carry: float = 1.0,
+        relation: Matrix | None = None,
+    ) -> Self:
         """The general change: `sources[i]` is the column that the new column i continues."""
+        ...
+
+    def move(
+        self, columns: Matrix, weights: Matrix, vanishing: int, bent: Sequence[int] = ()
+    ) -> Self:
+        """A learner of the same readings in other columns, x′ = `columns`·x."""
         ...
 
     def merge(self, other: Learner | Summary) -> Self:

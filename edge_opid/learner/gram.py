@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +47,7 @@ class GramLearner(OnePassLearner):
     """G's factor, packed (native/packing.py): d(d+1)/2 numbers, updated in place."""
     _moments: Floats
     """Σ x̃ yᵀ, d×c."""
+    _held: Any = None
     _solved: tuple[Floats, Floats] | None = None
     """The weights of the last solve, until the next reading."""
 
@@ -123,15 +125,35 @@ class GramLearner(OnePassLearner):
         return scores
 
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:  # noqa: ARG002
-        mine = self.settings
-        values, label = as_values(x, self._shape), as_label(y, mine.classes)
-        bad = self._steps.learn_gram(
-            self._packed, self._moments, mine.width, values, label, mine.forgetting, mine.limit
-        )
+        values, label = as_values(x, self._shape), as_label(y, self.settings.classes)
+        bad = self._steps.learn_gram(self.held, values, label)
         if bad >= 0:
-            raise beyond(values, bad, mine.limit)
+            raise beyond(values, bad, self.settings.limit)
+        self.count_learned()
+
+    @property
+    def held(self) -> Any:
+        """Arrays and settings as the steps take them: see `WoodburyLearner.held`."""
+        if self._held is None:
+            mine = self.settings
+            work = np.zeros(mine.width, mine.kind)
+            self._held = self._steps.hold_gram(
+                self._packed, self._moments, work, mine.forgetting, mine.limit
+            )
+        return self._held
+
+    def count_learned(self) -> None:
+        """One more reading is in the sums: whoever put it there by `held` says so."""
         self._solved = None
         self._count_reading()
+
+    def _subtract(self, x: Floats, label: int, weight: float) -> None:
+        known = self._statistics()
+        left = known.gram - weight * np.outer(x, x)
+        self._packed = pack_root(upper_root(left), self.settings.kind)
+        self._held = None
+        self._moments[:, label] -= (weight * x).astype(self.settings.kind)
+        self._solved = None
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
         numpy_twin.absorb_gram(self._packed, X, decay)
@@ -156,7 +178,11 @@ class GramLearner(OnePassLearner):
         self._moments = known.moments.astype(kind)
         self._centre = None if known.centre is None else known.centre.astype(kind)
         self._readings, self._evidence = known.readings, known.evidence
-        self._solved = None
+        self._solved = self._held = None
+
+    def _load(self, saved: dict[str, Any]) -> None:
+        super()._load(saved)
+        self._held = None
 
     def _arrays(self) -> dict[str, Floats]:
         arrays = {"packed": self._packed, "moments": self._moments}

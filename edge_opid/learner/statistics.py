@@ -56,6 +56,20 @@ class Statistics:
             centre=None if self.centre is None else self.centre[chosen],
         )
 
+    def moved(self, columns: Matrix, weights: Matrix) -> Statistics:
+        """The same readings in other columns, x′ = T·x: `columns` is T, `weights` what W′ is of W.
+
+        >>> one = Statistics(np.ones((1, 1)), np.ones((1, 2)), 1, 1.0)
+        >>> one.moved(np.array([[3.0]]), np.array([[1 / 3]])).gram.tolist()
+        [[9.0]]
+        """
+        return replace(
+            self,
+            gram=columns @ self.gram @ columns.T,
+            moments=columns @ self.moments,
+            centre=None if self.centre is None else weights @ self.centre,
+        )
+
 
 def system(known: Statistics, vanishing: int, lam: float, rho: float) -> tuple[Matrix, Matrix]:
     """A and B of Eq. 4 and 5, for a ridge of ρ about the centre."""
@@ -78,13 +92,21 @@ def solve(known: Statistics, vanishing: int, lam: float, rho: float) -> tuple[Ma
 
 
 def carried(
-    known: Statistics, sources: Sequence[int | None], carry: float, lam: float, rho: float
+    known: Statistics,
+    sources: Sequence[int | None],
+    carry: float,
+    lam: float,
+    rho: float,
+    relation: Matrix | None = None,
 ) -> Statistics:
     """What a learner of the next layout starts from.
 
     `sources[i]` is the old column that the new column i continues, or None for a new one. The
     survivors' sums are taken over, `carry` times; for the part that is not, the ridge is centred
     at (1 − carry)·W^(s), the C-stage's own answer to the loss of the other columns.
+
+    `relation` says how the new columns, in their order, follow from the old ones, a row each (see
+    `handover`): their sums are then what they would have been. Without it they are zero.
     """
     kept = [source for source in sources if source is not None]
     places = [place for place, source in enumerate(sources) if source is not None]
@@ -93,6 +115,13 @@ def carried(
     gram, moments = np.zeros((width, width)), np.zeros((width, classes))
     gram[np.ix_(places, places)] = carry * survivors.gram
     moments[places] = carry * survivors.moments
+    if relation is not None:
+        fresh = [place for place, source in enumerate(sources) if source is None]
+        across = carry * relation @ known.gram
+        gram[np.ix_(fresh, places)] = across[:, kept]
+        gram[np.ix_(places, fresh)] = across[:, kept].T
+        gram[np.ix_(fresh, fresh)] = across @ relation.T
+        moments[fresh] = carry * relation @ known.moments
     centre = None
     if carry < 1 or survivors.centre is not None:
         centre = np.zeros((width, classes))

@@ -14,7 +14,7 @@ from edge_opid.learner.settings import Settings
 from edge_opid.learner.statistics import Statistics, positive_part, system
 from edge_opid.native import numpy_twin
 from edge_opid.native.packing import Floats, pack, packed_size, padded, unpack
-from edge_opid.native.rescue import definite_root
+from edge_opid.native.rescue import definite_root, solved
 
 
 class WoodburyLearner(OnePassLearner):
@@ -57,6 +57,7 @@ class WoodburyLearner(OnePassLearner):
     """B of Eq. 4, D×c: Σ [x̃; x^(s)] yᵀ, plus the ridge times its centre."""
     _work: Floats
     """The C file's working space, 4·padded(D): nothing in it outlives a call."""
+    _held: Any = None
     _ridge: float
     """What is left of ρ in A after forgetting."""
 
@@ -85,22 +86,33 @@ class WoodburyLearner(OnePassLearner):
         return self._predict(as_values(x_s, (self.settings.surviving,)), survivors=True)
 
     def _predict(self, x: Floats, survivors: bool) -> Floats:
-        mine, scores = self.settings, np.empty(self.settings.classes)
-        bad = self._steps.predict(
-            self._columns,
-            self._variances,
-            self._B,
-            self._work,
-            mine.vanishing,
-            mine.surviving,
-            x,
-            survivors,
-            mine.limit,
-            scores,
-        )
+        scores = np.empty(self.settings.classes)
+        bad = self._steps.predict(self.held, x, survivors, scores)
         if bad >= 0:
-            raise beyond(x, bad, mine.limit)
-        return scores.astype(mine.kind)
+            raise beyond(x, bad, self.settings.limit)
+        return scores.astype(self._kind)
+
+    @property
+    def held(self) -> Any:
+        """Arrays and settings as the steps take them; made anew when the arrays are others.
+
+        It belongs to this learner, in this process: it is neither saved nor copied.
+        """
+        if self._held is None:
+            mine = self.settings
+            self._held = self._steps.hold_ridge(
+                self._columns,
+                self._variances,
+                self._B,
+                self._work,
+                mine.vanishing,
+                mine.surviving,
+                mine.lam,
+                mine.forgetting,
+                1 / mine.rho,
+                mine.limit,
+            )
+        return self._held
 
     def score_then_learn(self, x: ArrayLike, y: int) -> Scores:
         """Learn one reading, and return what was predicted for it before, at no extra pass.
@@ -109,31 +121,34 @@ class WoodburyLearner(OnePassLearner):
         """
         scores = np.empty((2, self.settings.classes))
         self._learn(x, y, scores)
-        found = scores.astype(self.settings.kind)
+        found = scores.astype(self._kind)
         return Scores(found[0], found[1])
 
     def _learn(self, x: ArrayLike, y: int, scores: Floats | None) -> None:
-        mine = self.settings
-        values, label = as_values(x, self._shape), as_label(y, mine.classes)
-        bad = self._steps.learn(
-            self._columns,
-            self._variances,
-            self._B,
-            self._work,
-            mine.vanishing,
-            mine.surviving,
-            values,
-            label,
-            mine.lam,
-            mine.forgetting,
-            1 / mine.rho,
-            mine.limit,
-            scores,
-        )
+        values, label = as_values(x, self._shape), as_label(y, self.settings.classes)
+        bad = self._steps.learn(self.held, values, label, scores)
         if bad >= 0:
-            raise beyond(values, bad, mine.limit)
-        self._ridge *= mine.forgetting
+            raise beyond(values, bad, self.settings.limit)
+        self.count_learned()
+
+    def count_learned(self) -> None:
+        """One more reading is in A⁻¹ and B: whoever put it there by `held` says so."""
+        self._ridge *= self.settings.forgetting
         self._count_reading()
+
+    def _subtract(self, x: Floats, label: int, weight: float) -> None:
+        """A − w·rowsᵀM⁻¹rows, on the factor: S′ = S·R⁻¹, where RᵀR = I − w·F·M⁻¹Fᵀ, F = Sᵀrowsᵀ.
+
+        Whatever else is in A stays as it is, what is left of the ridge, too.
+        """
+        mine, together = self.settings, self.settings.vanishing == 0
+        rows = numpy_twin.stacked(x[None], mine.vanishing, mine.size)[:, : mine.size]
+        S = unpack(self._columns, mine.size) * np.sqrt(self._variances)
+        F = S.T @ rows.T
+        left = np.eye(mine.size) - weight * F @ solved(numpy_twin.inner(mine.lam, 1, together), F.T)
+        self._keep_root(solved(definite_root(left).T, S.T).T)
+        moved = np.concatenate([x, x[mine.vanishing :]][: 1 if together else 2])
+        self._B[:, label] -= (weight * moved).astype(mine.kind)
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
         mine = self.settings
@@ -166,13 +181,10 @@ class WoodburyLearner(OnePassLearner):
     def _restore(self, known: Statistics) -> None:
         mine = self.settings
         A, B = system(known, mine.vanishing, mine.lam, mine.rho)
-        S = np.linalg.inv(definite_root(A))
-        diagonal = np.diag(S)
         centre = None if known.centre is None else known.centre.astype(mine.kind)
+        self._keep_root(np.linalg.inv(definite_root(A)))
         self._load(
             {
-                "columns": pack(S / diagonal, mine.kind),
-                "variances": diagonal**2,
                 "B": B.astype(mine.kind),
                 "ridge": mine.rho,
                 "centre": centre,
@@ -181,9 +193,16 @@ class WoodburyLearner(OnePassLearner):
             }
         )
 
+    def _keep_root(self, S: Floats) -> None:
+        """A⁻¹ is S·Sᵀ from now on, S being upper triangular."""
+        diagonal = np.diag(S).astype(np.float64)
+        self._columns, self._variances = pack(S / diagonal, self.settings.kind), diagonal**2
+        self._held = None
+
     def _load(self, saved: dict[str, Any]) -> None:
         super()._load(saved)
         self._work = np.zeros(4 * padded(self.settings.size), self.settings.kind)
+        self._held = None
 
     def _arrays(self) -> dict[str, Floats]:
         arrays = {"columns": self._columns, "variances": self._variances, "B": self._B}

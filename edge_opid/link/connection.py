@@ -1,9 +1,8 @@
 """One MQTT connection, from CONNECT to its end. The one file that imports paho.
 
-paho is driven through its external-loop interface by a single thread: no lock of paho's is ever
-contended, nothing of it is called from two sides, and its own reconnection (which has no jitter
-and cannot change the protocol version) is not used. Every connection gets a fresh paho client, so
-nothing of a former one can leak in.
+paho is driven through its external-loop interface: it has no thread, no lock of it is ever
+contended, and its own reconnection (which has no jitter and cannot change the protocol version) is
+not used. Every connection gets a fresh paho client, so nothing of a former one can leak in.
 
 paho writes what we say and reads what the broker itself says. What strangers say, every PUBLISH, is
 read by the framer (`packets`): paho takes a whole connection down for text it finds odd.
@@ -11,7 +10,6 @@ read by the framer (`packets`): paho takes a whole connection down for text it f
 
 from __future__ import annotations
 
-import select
 import ssl
 import time
 from typing import Any
@@ -25,8 +23,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from edge_opid.link.contract import Connected, Disconnected, LinkError, SubscriptionRefused
 from edge_opid.link.exchange import Exchange
-from edge_opid.link.framed_socket import FramedSocket
-from edge_opid.link.options import HEADER_BYTES, MqttOptions, read_credentials, tls_context
+from edge_opid.link.framed_socket import CHUNK_BYTES, FramedSocket
+from edge_opid.link.options import HEADER_BYTES, MqttOptions, tls_context
 from edge_opid.link.packets import (
     Framer,
     PacketError,
@@ -34,40 +32,57 @@ from edge_opid.link.packets import (
     UsablePacket,
     publish_packet,
 )
-from edge_opid.link.queues import Outgoing
+from edge_opid.link.poller import GONE, IN, OUT, Poller
+from edge_opid.link.queues import ConfirmationWait, Outgoing
 from edge_opid.link.versions import MQTT_5
+from edge_opid.reasons import LinkReason
 
-TURN_MOST_S = 1.0  # what took longer was no turn: the machine slept, and heard nothing
 PACKET_BYTES_MAX = 268_435_455  # MQTT's own limit, for a broker that names none
 
 UNSUPPORTED_PROTOCOL = 132
 # Malformed client id, bad user or password, not authorised, banned, bad authentication method:
 # the same CONNECT will be refused again until somebody changes something.
 REFUSALS = frozenset({133, 134, 135, 138, 140})
+KINDS = {
+    133: LinkReason.BAD_CLIENT_ID,
+    134: LinkReason.BAD_CREDENTIALS,
+    135: LinkReason.NOT_AUTHORISED,
+    140: LinkReason.BAD_CREDENTIALS,
+}
+TAKEN_OVER = 142
+
+GOODBYE_S = 1.0  # for the network to take what is left to say
+UPKEEP_S = 0.5  # between two looks at the keep-alive and at what is not confirmed
+
+TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # a broker that went
 
 
 class Connection:
     """One life of a connection. Call `open`, then `turn` until it says False, then `close`.
 
+    `open` may take seconds, and touches nothing that is shared: another thread may do it.
+
     After its end: `answered` tells whether the broker ever answered CONNECT, `accepted` whether it
     took us, `unsupported` whether it refused the protocol version, `unconfirmed` whether it owed us
-    a confirmation for too long, `end` why it is over.
+    a confirmation for too long, `hung_up` whether it ended the stream, `end` why it is over.
     """
 
-    def __init__(self, options: MqttOptions, exchange: Exchange, protocol: str) -> None:
+    def __init__(
+        self, options: MqttOptions, exchange: Exchange, poller: Poller, protocol: str
+    ) -> None:
         self.protocol = protocol
         self.opened = self.answered = self.accepted = False
-        self.unsupported = self.unconfirmed = False
+        self.unsupported = self.unconfirmed = self.hung_up = False
         self.end: Disconnected | None = None
         self._options = options
         self._exchange = exchange
+        self._poller = poller
         self._window = options.inflight_max
         self._packet_bytes_max = PACKET_BYTES_MAX
         self._subscribing: dict[int, list[str]] = {}  # packet id → filters
         self._deadline = 0.0
-        self._owed_since_s: float | None = None  # which confirmation we wait for …
-        self._waited_s = 0.0  # … and how long we have, not counting when we could not hear it
-        self._looked_s = 0.0
+        self._looked_s = 0.0  # when it was seen to that the connection lives
+        self._confirmation = ConfirmationWait()
         self._framer = Framer(mqtt_5=protocol == MQTT_5, packet_bytes_max=options.packet_bytes_max)
         self._client = self._new_client()
 
@@ -75,8 +90,8 @@ class Connection:
         """Resolve, connect, shake hands, send CONNECT; raises `LinkError`."""
         options, client = self._options, self._client
         try:
-            if options.credentials is not None:
-                client.username_pw_set(*read_credentials(options.credentials))
+            if (login := options.login()) is not None:
+                client.username_pw_set(*login)
             if options.tls is not None:
                 client.tls_set_context(tls_context(options.tls))
             if self.protocol == MQTT_5:
@@ -90,28 +105,39 @@ class Connection:
             else:
                 client.connect(options.host, options.port, options.keepalive_s)
         except (OSError, ValueError) as error:
-            refused = isinstance(error, LinkError | ssl.SSLCertVerificationError)
-            self.end = Disconnected(f"{self._broker} cannot be reached: {error}", refused)
+            unfit = isinstance(error, ssl.SSLError) and not isinstance(error, TLS_ENDED)
+            refused = unfit or isinstance(error, LinkError)
+            sentence = f"{self._broker} cannot be reached: {error}"
+            sentence += self._tls_advice() if unfit else ""
+            self.end = Disconnected(sentence, refused, kind=_kind_of(error))
             raise LinkError(self.end.reason) from error
         self.opened = True
         self._deadline = time.monotonic() + options.connect_timeout_s
 
     def turn(self, wait_s: float) -> bool:
-        """Send what is queued, wait for the network or a ring, read. False: it is over."""
-        client = self._client
-        if self.accepted:
+        """Send what is queued, wait for the network, read. False: it is over."""
+        client, before = self._client, self.accepted
+        if before:
             self._send()
         else:
             wait_s = min(wait_s, self._deadline - time.monotonic())
             if wait_s <= 0:
-                self.end = Disconnected(f"{self._broker} did not answer CONNECT")
+                self.end = Disconnected(
+                    f"{self._broker} did not answer CONNECT", kind=LinkReason.UNANSWERED
+                )
                 return False
-        if client.want_write():
-            client.loop_write()
+        self._write()
         if client.socket() is not None and self._wait(wait_s):
             self._read()
-        client.loop_misc()
-        self._look_for_the_unconfirmed()
+        # Subscribe before anybody is told that we are connected.
+        if self.accepted and not before and client.socket() is not None:
+            self._send()
+            self._write()
+        now_s = time.monotonic()
+        if now_s >= self._looked_s + UPKEEP_S:
+            self._looked_s = now_s
+            client.loop_misc()
+            self._look_for_the_unconfirmed(now_s)
         return self.end is None and client.socket() is not None
 
     def close(self, *, goodbye: bool) -> Disconnected:
@@ -119,16 +145,33 @@ class Connection:
         client = self._client
         if goodbye and self.accepted and client.socket() is not None:
             self._send()
-            client.disconnect()
-            deadline = time.monotonic() + 1.0
-            while client.socket() is not None and time.monotonic() < deadline:
-                client.loop_write()
-                if client.want_write() and client.socket() is not None:
-                    self._wait(0.05)
+            self._say_goodbye()
         socket = client.socket()
         if socket is not None:
             socket.close()
-        return self.end or Disconnected("stopped" if goodbye else "aborted")
+        return self.end or Disconnected(
+            "stopped" if goodbye else "aborted", kind=LinkReason.STOPPED
+        )
+
+    def _say_goodbye(self) -> None:
+        """Everything else first, for paho hangs up with the word."""
+        client, deadline = self._client, time.monotonic() + GOODBYE_S
+        self._write()
+        while self._is_writing and (left_s := deadline - time.monotonic()) > 0:
+            self._poller.wait(client.framed.fileno(), OUT, left_s)
+            self._write()
+        client.disconnect()
+        client.loop_write()
+
+    def _write(self) -> None:
+        """Let paho write what it has, and send it in one piece."""
+        if self._client.want_write():
+            self._client.loop_write()
+        self._client.framed.flush()
+
+    @property
+    def _is_writing(self) -> bool:
+        return self._client.framed.unsent > 0 or self._client.want_write()
 
     @property
     def _broker(self) -> str:
@@ -175,9 +218,15 @@ class Connection:
             self._client.unsubscribe(sorted(unsubscribe))
         if subscribe:
             self._subscribe(subscribe)
-        while (message := self._exchange.take_outgoing(self._window)) is not None:
-            if not self._publish(message):
-                break
+        self._publish_queued()
+
+    def _publish_queued(self) -> None:
+        """As much as the window and the network have room for; the rest waits in its queue."""
+        exchange, framed = self._exchange, self._client.framed
+        while framed.unsent < CHUNK_BYTES:
+            message = exchange.take_outgoing(self._window)
+            if message is None or not self._publish(message):
+                return
 
     def _subscribe(self, filters: dict[str, int]) -> None:
         asked: list[Any]
@@ -203,37 +252,41 @@ class Connection:
         return True
 
     def _wait(self, wait_s: float) -> bool:
-        """Whether there is something to read; earlier than the timeout when the waker rings."""
-        socket, paused = self._client.framed, self._exchange.full
-        wanted = 0 if paused else select.POLLIN
-        if self._client.want_write():
-            wanted |= select.POLLOUT
-        pending = not paused and (self._framer.ready or socket.decrypted)
-        seen = self._exchange.wait(socket.fileno(), wanted, 0.0 if pending else wait_s)
-        if paused and seen & (select.POLLHUP | select.POLLERR):
+        """Whether there is something to read."""
+        framed, paused = self._client.framed, self._exchange.mailbox.full
+        wanted = 0 if paused else IN
+        if self._is_writing:
+            wanted |= OUT
+        pending = not paused and (self._framer.ready or framed.decrypted or framed.broken)
+        seen = self._poller.wait(framed.fileno(), wanted, 0.0 if pending else wait_s)
+        if paused and (seen & GONE or framed.broken):
             self.end = Disconnected(f"{self._broker} closed the connection while the inbox is full")
             return False
-        return pending or bool(seen & ~select.POLLOUT)
+        return pending or bool(seen & ~OUT)
 
     def _read(self) -> None:
         """Read once, and give every packet to whom it belongs, as far as the inbox has room."""
-        data = None if self._framer.ready else self._client.framed.receive()
+        framer, mailbox = self._framer, self._exchange.mailbox
+        data = None if framer.ready else self._client.framed.receive()
         if data:
-            self._framer.feed(data)
+            framer.feed(data)
         elif data is not None:
-            self._client.loop_read()  # it sees the end
+            self.hung_up = True
         try:
-            while self.end is None and not self._exchange.full:
-                item = self._framer.take()
+            while self.end is None and not mailbox.full:
+                item = framer.take()
                 if item is None:
                     break
                 self._take_in(item)
         except PacketError as error:
             self.end = Disconnected(f"{self._broker}: {error}")
+        self._let_paho_read()
 
     def _take_in(self, item: UsablePacket | UnusablePacket | bytes) -> None:
         if isinstance(item, bytes):
-            self._pass_on(item)
+            self._client.framed.give(item)
+            if not self.accepted:
+                self._let_paho_read()
         elif not self.accepted:
             self.end = Disconnected(f"{self._broker} sent a message before its answer to CONNECT")
         elif isinstance(item, UsablePacket):
@@ -242,28 +295,24 @@ class Connection:
             self._exchange.drop(item)
             if item.qos == 2:  # paho goes through the four steps of QoS 2 with an empty one
                 none = b"" if self.protocol == MQTT_5 else None
-                self._pass_on(
+                self._client.framed.give(
                     publish_packet(b"-", qos=2, packet_id=item.packet_id, properties=none)
                 )
 
-    def _pass_on(self, packet: bytes) -> None:
-        """Let paho read a packet."""
-        self._client.framed.give(packet)
+    def _let_paho_read(self) -> None:
+        """All that it was given, and the end."""
         while self._client.framed.unread and self._client.socket() is not None:
             self._client.loop_read()
 
-    def _look_for_the_unconfirmed(self) -> None:
+    def _look_for_the_unconfirmed(self, now_s: float) -> None:
         """End a connection on which a confirmation was lost: MQTT sends again on the next one."""
-        now_s, since_s = time.monotonic(), self._exchange.owed_since_s
-        passed_s, self._looked_s = now_s - self._looked_s, now_s
-        if since_s is None or since_s != self._owed_since_s:
-            self._owed_since_s, self._waited_s = since_s, 0.0
-        elif not (self._exchange.full or self._client.want_write()):  # all is sent, all is read
-            self._waited_s += min(passed_s, TURN_MOST_S)
-        if self._waited_s > self._options.confirm_s and self.end is None:
+        hears = not (self._exchange.mailbox.full or self._is_writing)  # all is sent, all is read
+        waited_s = self._confirmation.look(self._exchange.owed_since_s, now_s, hears=hears)
+        if waited_s > self._options.confirm_s and self.end is None:
             self.unconfirmed = True
             self.end = Disconnected(
-                f"{self._broker} did not confirm a publication for {self._waited_s:.1f} s"
+                f"{self._broker} did not confirm a publication for {waited_s:.1f} s",
+                kind=LinkReason.UNCONFIRMED,
             )
 
     def _on_connect(
@@ -277,7 +326,9 @@ class Connection:
         self.answered = True
         if reason.is_failure:
             self.unsupported = reason.value == UNSUPPORTED_PROTOCOL
-            self.end = Disconnected(self._refusal(str(reason)), reason.value in REFUSALS)
+            kind = KINDS.get(reason.value, LinkReason.REFUSED)
+            refused = reason.value in REFUSALS
+            self.end = Disconnected(self._refusal(str(reason)), refused, kind=kind)
             return
         if self.accepted:
             self.end = Disconnected(f"{self._broker} answered CONNECT twice")
@@ -289,24 +340,46 @@ class Connection:
         self._exchange.begin_connection(Connected(flags.session_present, self.protocol))
 
     def _refusal(self, reason: str) -> str:
-        where = self._options.credentials or "none was given"
+        options = self._options
+        name = self._client.username
+        user = f"user {name!r}" if name is not None else "no user"
         return (
-            f"{self._broker} refused client {self._options.client_id!r} on {self.protocol}: "
-            f"{reason} (credentials file: {where})"
+            f"{self._broker} refused client {options.client_id!r}, {user}, on {self.protocol}: "
+            f"{reason} ({options.secrets_said()}); check that the broker knows this user with this "
+            "password and lets the client in"
+        )
+
+    def _tls_advice(self) -> str:
+        """What to look at where the broker answers, but TLS does not come about."""
+        tls = self._options.tls
+        return (
+            f" (tls_ca: {tls.ca if tls else 'none'}); check that this port speaks TLS, that its "
+            f"certificate is for {self._options.host!r} and of the authority in tls_ca, and that "
+            "the clock of this machine is right"
         )
 
     def _on_disconnect(
         self,
         _client: Client,
         _userdata: object,
-        _flags: DisconnectFlags,
+        flags: DisconnectFlags,
         reason: ReasonCode | None,
         _properties: Properties | None,
     ) -> None:
         if self.end is None and self.accepted:
-            self.end = Disconnected(f"{self._broker} ended the connection: {reason}")
+            taken = reason is not None and reason.value == TAKEN_OVER
+            said = flags.is_disconnect_packet_from_server
+            sentence = f"{self._broker} " + (f"said goodbye: {reason}" if said else "hung up")
+            if taken:
+                mine = self._options.client_id
+                sentence = f"{self._broker}: another client has connected as {mine!r}"
+            kind = LinkReason.TAKEN_OVER if taken else LinkReason.ENDED
+            self.end = Disconnected(sentence, kind=kind)
         elif self.end is None:
-            self.end = Disconnected(f"{self._broker} closed the connection before its answer")
+            self.end = Disconnected(
+                f"{self._broker} closed the connection before its answer",
+                kind=LinkReason.UNANSWERED,
+            )
 
     def _on_message(self, client: Client, _userdata: object, message: MQTTMessage) -> None:
         """Only the empty ones of QoS 2 come this way (see `_take_in`): this is the last step."""
@@ -333,7 +406,7 @@ class Connection:
     ) -> None:
         for name, reason in zip(self._subscribing.pop(packet_id, []), reasons, strict=False):
             if reason.is_failure:
-                self._exchange.report(SubscriptionRefused(name, str(reason)))
+                self._exchange.mailbox.put_event(SubscriptionRefused(name, str(reason)))
 
 
 class _FramedClient(Client):
@@ -344,6 +417,14 @@ class _FramedClient(Client):
     def _create_socket(self) -> FramedSocket:
         self.framed = FramedSocket(super()._create_socket())
         return self.framed
+
+
+def _kind_of(error: OSError | ValueError) -> LinkReason:
+    """Which line of the table an attempt to connect ended with."""
+    if isinstance(error, LinkError):
+        return LinkReason.SECRETS
+    untrusted = isinstance(error, ssl.SSLError) and not isinstance(error, TLS_ENDED)
+    return LinkReason.NOT_TRUSTED if untrusted else LinkReason.UNREACHABLE
 
 
 def _nothing(*_: object) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from edge_opid.errors import RefusedError
+from edge_opid.reasons import LinkReason
 
 
 class LinkError(RefusedError, ConnectionError):
@@ -67,12 +68,14 @@ class Connected:
 class Disconnected:
     """The connection ended or never came to be. `refused`: trying again alone will not help.
 
-    `fault`: it ended by an error of ours, not of the network or the broker.
+    `kind` is its line in the table of reasons, with what to do; `reason` is the sentence for this
+    one. `fault`: it ended by an error of ours, not of the network or the broker.
     """
 
     reason: str
     refused: bool = False
     fault: bool = False
+    kind: LinkReason = LinkReason.ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class MessageDropped:
     Told the 1st, 2nd, 4th, 8th … time: a flood of them must not push other events out.
     """
 
-    reason: str
+    reason: LinkReason
     count: int
 
 
@@ -107,7 +110,7 @@ LinkEvent = Connected | Disconnected | SubscriptionRefused | PublishRefused | Me
 
 @dataclass(slots=True, kw_only=True)
 class LinkCounters:
-    """Everything that happened, in numbers; the reasons are the words of the log."""
+    """Everything that happened, in numbers; the reasons are those of `edge_opid.reasons`."""
 
     received: int = 0
     acknowledged: int = 0
@@ -116,8 +119,15 @@ class LinkCounters:
     unconfirmed: int = 0  # sent again, because the broker did not confirm them in time
     connections: int = 0
     faults: int = 0  # connections ended by an error of our own
-    refused: Counter[str] = field(default_factory=Counter)  # our publications, by reason
-    dropped: Counter[str] = field(default_factory=Counter)  # their messages, by reason
+    refused: Counter[LinkReason] = field(default_factory=Counter)  # our publications, by reason
+    dropped: Counter[LinkReason] = field(default_factory=Counter)  # their messages, by reason
+
+    refused_last: LinkReason = LinkReason.UNSENT_NOT_RUNNING  # why the last one was
+
+    def refuse(self, reason: LinkReason) -> None:
+        """A publication of ours is not sent."""
+        self.refused[reason] += 1
+        self.refused_last = reason
 
     @property
     def publish_refused(self) -> int:
@@ -131,9 +141,11 @@ class LinkCounters:
 
 
 class Link(Protocol):
-    """Topics and payloads to and from one broker. `poll` is called by one thread.
+    """Topics and payloads to and from one broker.
 
-    The order of a life: `start`, `subscribe`, then `poll` and `acknowledge` for ever, `stop`.
+    The order of a life: `start`, `subscribe`, then `poll` and `acknowledge` for ever, `stop`. All
+    of it by one thread, which need not lend the link its time otherwise than by `poll`; where it
+    has something else to wait for, it calls `serve`, and the connection stays.
     """
 
     @property
@@ -164,6 +176,9 @@ class Link(Protocol):
 
     def poll(self, timeout_s: float = 0.0) -> Delivery | None:
         """The next delivery, or None after the timeout, or earlier when an event came in."""
+
+    def serve(self, wait_s: float = 0.0) -> None:
+        """Send what is queued and keep the connection for so long, and take nothing."""
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Tell the broker that it may forget this delivery: it has been dealt with."""

@@ -5,23 +5,27 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-CHUNK_BYTES = 65_536  # the most that is read at once
+CHUNK_BYTES = 65_536  # the most that is read at once, and that waits to be sent
+NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class FramedSocket:
-    """What paho takes for its socket: it writes through it, and reads what `give` was given.
+    """What paho takes for its socket: it reads what `give` was given, and `flush` sends its words.
 
-    So paho sees whole packets only, none of them a PUBLISH of a stranger, and then the end.
+    So paho sees whole packets only, none of them a PUBLISH of a stranger, and then the end. And
+    however many packets it writes, they leave together: a system call for a batch, not for each.
     """
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket  # plain or TLS
         self._given = bytearray()
+        self._at = 0  # how much of it paho has read
+        self._unsent = bytearray()
         self._closed = False  # by the broker, or by an error of the network
-        self.send = socket.send
+        self.broken = False
+        """Nothing can be sent any more. What the broker said last may still be there to read."""
         self.fileno = socket.fileno
         self.setblocking = socket.setblocking
-        self.close = socket.close
 
     # ---- our half
 
@@ -29,21 +33,43 @@ class FramedSocket:
         """What the network has; nothing once it is over; None when there is nothing right now."""
         try:
             data: bytes = self._socket.recv(CHUNK_BYTES)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return None
+        except NOT_NOW:
+            if not self.broken:
+                return None
+            data = b""
         except OSError:
             data = b""  # reset or timed out: for MQTT this is the same end
         self._closed = not data
         return data
 
     def give(self, packet: bytes) -> None:
-        """Let paho read this packet."""
+        """Let paho read this packet, after those it was given before."""
+        if self._at == len(self._given):
+            self._given.clear()
+            self._at = 0
         self._given += packet
+
+    def flush(self) -> None:
+        """Send what paho has written, as far as the network takes it."""
+        if not self._unsent:
+            return
+        try:
+            del self._unsent[: self._socket.send(self._unsent)]
+        except NOT_NOW:
+            return
+        except OSError:
+            self._unsent.clear()
+            self.broken = True
 
     @property
     def unread(self) -> bool:
         """Whether paho has something to read: a packet, or the end."""
-        return self._closed or bool(self._given)
+        return self._closed or self._at < len(self._given)
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait for the network to take them."""
+        return len(self._unsent)
 
     @property
     def decrypted(self) -> bool:
@@ -52,10 +78,23 @@ class FramedSocket:
 
     # ---- paho's half
 
-    def recv(self, count: int) -> bytes:
+    def recv(self, buffer_size: int) -> bytes:
         """As a socket that does not block."""
-        if not self._given and not self._closed:
+        at = self._at
+        data = bytes(self._given[at : at + buffer_size])
+        if not data and not self._closed:
             raise BlockingIOError
-        data = bytes(self._given[:count])
-        del self._given[:count]
+        self._at = at + len(data)
         return data
+
+    def send(self, buffer: bytes | bytearray) -> int:
+        """As a socket that does not block: it takes a packet whole, or not now."""
+        if len(self._unsent) >= CHUNK_BYTES:
+            raise BlockingIOError
+        self._unsent += buffer
+        return len(buffer)
+
+    def close(self) -> None:
+        """What was written leaves first: paho closes as soon as it has said goodbye."""
+        self.flush()
+        self._socket.close()

@@ -39,7 +39,9 @@ class MqttOptions:
     client_id: str
     host: str = "127.0.0.1"
     port: int = 1883
-    credentials: Path | None = None  # first line the user, second line the password
+    credentials: Path | None = None  # first line the user, second line the password; or …
+    user: str = ""  # … the user here, and
+    password_file: Path | None = None  # the password alone in a file
     tls: TlsFiles | None = None
     will: Will | None = None
     persistent: bool = True  # the broker keeps what arrives while we are away …
@@ -71,6 +73,28 @@ class MqttOptions:
             raise SettingError(
                 "port", f"of broker {self.host!r} must be 1 to 65535, got {self.port}"
             )
+        if self.credentials is not None and (self.user or self.password_file is not None):
+            raise SettingError(
+                "credentials", "has the user, too: give credentials, or user and password_file"
+            )
+        if self.password_file is not None and not self.user:
+            raise SettingError("user", f"is missing: whose password is in {self.password_file}?")
+
+    def login(self) -> tuple[str, str | None] | None:
+        """User and password, read now; None where we come without a name."""
+        if self.credentials is not None:
+            return read_credentials(self.credentials)
+        if self.password_file is not None:
+            return self.user, read_password(self.password_file)
+        return (self.user, None) if self.user else None
+
+    def secrets_said(self) -> str:
+        """Where user and password come from, for a sentence."""
+        if self.password_file is not None:
+            return f"user {self.user!r}, password from {self.password_file}"
+        if self.credentials is not None:
+            return f"user and password from {self.credentials}"
+        return f"user {self.user!r}, no password" if self.user else "no user and no password"
 
 
 def read_credentials(path: Path) -> tuple[str, str]:
@@ -79,19 +103,31 @@ def read_credentials(path: Path) -> tuple[str, str]:
     A password on a command line or in the environment is visible to every process of the machine;
     in a file of mode 600 (or 640 with the service's group) it is not.
     """
-    try:
-        with path.open("rb") as file:
-            _refuse_if_readable_by_others(path, os.fstat(file.fileno()).st_mode)
-            lines = file.read(CREDENTIALS_BYTES_MAX).decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, LinkError):
-            raise
-        raise LinkError(f"credentials file {path} cannot be read: {error}") from error
+    lines = _secret_lines(path)
     if len(lines) != 2 or not lines[0]:
         raise LinkError(
             f"credentials file {path} must have 2 lines, user and password, not {len(lines)}"
         )
     return lines[0], lines[1]
+
+
+def read_password(path: Path) -> str:
+    """The password from the only line of a file that others cannot read."""
+    lines = _secret_lines(path)
+    if len(lines) != 1:
+        raise LinkError(f"password file {path} must have 1 line, not {len(lines)}")
+    return lines[0]
+
+
+def _secret_lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            _refuse_if_readable_by_others(path, os.fstat(file.fileno()).st_mode)
+            return file.read(CREDENTIALS_BYTES_MAX).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, LinkError):
+            raise
+        raise LinkError(f"credentials file {path} cannot be read: {error}") from error
 
 
 def tls_context(files: TlsFiles) -> ssl.SSLContext:

@@ -19,16 +19,17 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from edge_opid.link.contract import LinkError
+from edge_opid.reasons import LinkReason
 
 PUBLISH: Final = 3
 LENGTH_BYTES_MAX = 4  # of MQTT's lengths: seven bits a byte, the eighth says that more follow
 SHORTEST = 2  # bytes: the type, and a length of nothing
 
-MALFORMED: Final = "malformed"
-TOO_LARGE: Final = "too large"
-NOT_UTF8: Final = "topic not UTF-8"
-NO_TOPIC: Final = "topic empty"  # or only an alias, and we allow no aliases
-NOT_ASKED_FOR: Final = "QoS 2"  # we subscribe with 1 at most
+MALFORMED: Final = LinkReason.MALFORMED
+TOO_LARGE: Final = LinkReason.TOO_LARGE
+NOT_UTF8: Final = LinkReason.NOT_UTF8
+NO_TOPIC: Final = LinkReason.NO_TOPIC  # or only an alias, and we allow no aliases
+NOT_ASKED_FOR: Final = LinkReason.NOT_ASKED_FOR  # we subscribe with 1 at most
 
 
 class PacketError(LinkError):
@@ -48,7 +49,7 @@ class UsablePacket(NamedTuple):
 class UnusablePacket(NamedTuple):
     """A PUBLISH that cannot be used. With QoS 0 there is nothing to acknowledge."""
 
-    reason: str
+    reason: LinkReason
     qos: int
     packet_id: int
 

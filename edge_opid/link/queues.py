@@ -4,79 +4,75 @@
 - `Outbox`: what `publish` took and the broker has not confirmed yet.
 - `AckOrder`: what was polled and is not acknowledged yet. Acknowledgements leave in the order of
   arrival (MQTT-4.6.0-2), whatever order the work was finished in.
+
+`ConfirmationWait` tells when the broker has owed the oldest message of the outbox for too long.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import NamedTuple
 
 from edge_opid.link.contract import Delivery, LinkEvent, Receipt
 
+TURN_MOST_S = 1.0  # what took longer was no turn: the machine slept, and heard nothing
 EVENTS_MAX = 64  # a connection that flaps unwatched; the last 64 changes tell the story
 
 
 class Mailbox:
-    """Deliveries and events from the network's thread to the one that polls.
+    """Deliveries and events, from the network to whoever polls.
 
-    Its bounds are a number and a sum of bytes. `full` tells the network's thread to stop reading:
-    TCP then holds the broker back, and nothing is lost. Should nobody poll for as long as the
-    keep-alive allows, the connection ends, and what was not acknowledged comes again with the
-    next. The lock is shared with whatever else must change in the same instant.
+    Its bounds are a number and a sum of bytes. `full` says to stop reading: TCP then holds the
+    broker back, and nothing is lost. Should nobody poll for as long as the keep-alive allows, the
+    connection ends, and what was not acknowledged comes again with the next.
     """
 
-    def __init__(self, messages_max: int, bytes_max: int, lock: threading.Condition) -> None:
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self._changed = lock
         self._deliveries: deque[Delivery] = deque()
         self._bytes = 0
         self._events: deque[LinkEvent] = deque(maxlen=EVENTS_MAX)
-        self._events_seen = 0  # counts arrivals, so that a waiting `take` notices one
+        self.events_seen = 0
+        """Counts arrivals, so that whoever waits for a delivery notices an event."""
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
 
     @property
     def full(self) -> bool:
-        """Whether the network's thread should stop reading until somebody polls."""
+        """Whether to stop reading until somebody polls."""
         return len(self._deliveries) >= self._messages_max or self._bytes >= self._bytes_max
 
     def put(self, delivery: Delivery) -> None:
-        """Add a delivery. The caller holds the lock."""
+        """Add a delivery."""
         self._deliveries.append(delivery)
         self._bytes += len(delivery.payload)
-        self._changed.notify_all()
 
     def put_event(self, event: LinkEvent) -> None:
         """Add an event; of more than 64 unread ones the oldest goes."""
-        with self._changed:
-            self._events.append(event)
-            self._events_seen += 1
-            self._changed.notify_all()
+        self._events.append(event)
+        self.events_seen += 1
 
-    def take(self, timeout_s: float) -> Delivery | None:
-        """The oldest delivery; None after the timeout or when an event came in meanwhile."""
-        with self._changed:
-            seen = self._events_seen
-            self._changed.wait_for(lambda: self._deliveries or self._events_seen != seen, timeout_s)
-            if not self._deliveries:
-                return None
-            delivery = self._deliveries.popleft()
-            self._bytes -= len(delivery.payload)
-            return delivery
+    def take(self) -> Delivery | None:
+        """The oldest delivery, or None."""
+        if not self._deliveries:
+            return None
+        delivery = self._deliveries.popleft()
+        self._bytes -= len(delivery.payload)
+        return delivery
 
     def take_event(self) -> LinkEvent | None:
         """The oldest event, or None."""
-        with self._changed:
-            return self._events.popleft() if self._events else None
+        return self._events.popleft() if self._events else None
 
     def discard_unacknowledged(self) -> int:
         """Forget what the broker will send again (QoS 1); returns how many that were."""
-        with self._changed:
-            kept = [delivery for delivery in self._deliveries if delivery.receipt is None]
-            gone = len(self._deliveries) - len(kept)
-            self._deliveries = deque(kept)
-            self._bytes = sum(len(delivery.payload) for delivery in kept)
-            return gone
+        kept = [delivery for delivery in self._deliveries if delivery.receipt is None]
+        gone = len(self._deliveries) - len(kept)
+        self._deliveries = deque(kept)
+        self._bytes = sum(len(delivery.payload) for delivery in kept)
+        return gone
 
 
 class Outgoing(NamedTuple):
@@ -170,6 +166,31 @@ class Outbox:
         self._line.extendleft(reversed(self._flying.values()))
         self._flying.clear()
         return count
+
+
+class ConfirmationWait:
+    """How long the broker has owed a confirmation, not counting when we could not hear it.
+
+    >>> wait = ConfirmationWait()
+    >>> wait.look(5.0, now_s=5.0), wait.look(5.0, now_s=5.5), wait.look(5.0, now_s=900.0)
+    (0.0, 0.5, 1.5)
+    >>> wait.look(900.5, now_s=901.0)  # it came: now it is another one that we wait for
+    0.0
+    """
+
+    def __init__(self) -> None:
+        self._owed_since_s: float | None = None  # which one we wait for
+        self._waited_s = 0.0
+        self._looked_s = 0.0
+
+    def look(self, owed_since_s: float | None, now_s: float, *, hears: bool = True) -> float:
+        """The wait until now. Look often: what lies between two looks counts as a turn at most."""
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        if owed_since_s is None or owed_since_s != self._owed_since_s:
+            self._owed_since_s, self._waited_s = owed_since_s, 0.0
+        elif hears:
+            self._waited_s += min(passed_s, TURN_MOST_S)
+        return self._waited_s
 
 
 class AckOrder:

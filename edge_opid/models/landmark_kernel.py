@@ -26,8 +26,8 @@ What fails is a `ModelError` with a reason to count by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,14 @@ class CompactKernel:
     ) -> CompactKernel:
         """The model a gateway pushed, for a layout of `width` columns."""
         return cls.from_state({"version": version, **checked(weights, version, width, classes)})
+
+    def reordered(self, places: Sequence[int]) -> CompactKernel:
+        """The same model, with the score of class `places[k]` in the place k.
+
+        Z = x·W_s is only a representation: its columns may keep their order.
+        """
+        A = np.ascontiguousarray(self.A[:, places])
+        return replace(self, A=A, bias=np.ascontiguousarray(self.bias[places]))
 
     def parts(self) -> dict[str, NDArray[Any]]:
         """Every array by its name, for whoever wants to look."""

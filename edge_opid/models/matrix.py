@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,6 +81,10 @@ class CompactModel:
             largest = f"{np.abs(W).max():g}"
             raise ModelError("range", f"|W| must be at most {WEIGHT_MAX:g}, got {largest}")
         return cls(version, W)
+
+    def reordered(self, places: Sequence[int]) -> CompactModel:
+        """The same model, with the score of class `places[k]` in the place k."""
+        return replace(self, W=np.ascontiguousarray(self.W[:, places]))
 
     def parts(self) -> dict[str, NDArray[Any]]:
         """Every array by its name, for whoever wants to look."""

@@ -26,6 +26,15 @@ try:
 except ImportError:  # no compiler at install time: the twin does the same, more slowly
     _compiled = None
 
+INTERFACE = 4
+"""What the C file must be of; also in `_compiled.c`."""
+if _compiled is not None and getattr(_compiled, "INTERFACE", 1) != INTERFACE:
+    raise ImportError(
+        f"{_compiled.__file__} was compiled from another edge-opid (interface "
+        f"{getattr(_compiled, 'INTERFACE', 1)}, not {INTERFACE}): install it again, as with "
+        "`pip install -e .`"
+    )
+
 available: dict[str, ModuleType] = {"numpy": numpy_twin}
 if _compiled is not None:
     available["compiled"] = _compiled

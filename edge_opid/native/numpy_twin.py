@@ -1,18 +1,22 @@
 """The hot steps in NumPy: used where nothing was compiled, for float64, and for batches.
 
-Its functions take the arguments of the C file's, and keep the same bytes. The letters
+Its functions take the arguments of the C file's, and keep the same bytes: arrays and settings are
+held once (`hold_ridge`, `hold_gram`), and a step is told of the reading alone. The letters
 are the paper's: A⁻¹ = U diag(v) Uᵀ, B, λ.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_opid.native.packing import SLAB, Floats, blocks, pack_root, padded, unpack_root
 from edge_opid.native.rescue import definite_root, solved, triangular
+
+GRAM_NOISE = 8  # times the rounding of a reading's largest value; also in _compiled.c
 
 
 @lru_cache(maxsize=8)
@@ -114,56 +118,50 @@ def first_beyond(x: Floats, limit: float) -> int:
     return int(bad.argmax()) if bad.any() else -1
 
 
-def learn(
-    columns: Floats,
-    v: NDArray[np.float64],
-    B: Floats,
-    work: Floats,  # noqa: ARG001  the C file's working space
-    vanishing: int,
-    surviving: int,
-    x: Floats,
-    label: int,
-    lam: float,
-    decay: float,
-    ceiling: float,
-    limit: float,
-    scores: NDArray[np.float64] | None,
-) -> int:
+class Ridge(NamedTuple):
+    """The arrays and settings of a WoodburyLearner."""
+
+    columns: Floats
+    v: NDArray[np.float64]
+    B: Floats
+    work: Floats  # the C file's working space
+    vanishing: int
+    surviving: int
+    lam: float
+    decay: float
+    ceiling: float
+    limit: float
+
+
+hold_ridge = Ridge
+
+
+def learn(ridge: Ridge, x: Floats, label: int, scores: NDArray[np.float64] | None) -> int:
     """One Woodbury step; see `_compiled.learn`."""
-    bad = first_beyond(x, limit)
+    columns, v, B = ridge.columns, ridge.v, ridge.B
+    bad = first_beyond(x, ridge.limit)
     if bad >= 0:
         return bad
-    rows = stacked(x.astype(columns.dtype)[None], vanishing, len(v))
-    fade(v, B, decay, ceiling)
-    gains = absorb(columns, v, rows, inner(lam, 1, together=len(rows) == 1))
+    rows = stacked(x.astype(columns.dtype)[None], ridge.vanishing, len(v))
+    fade(v, B, ridge.decay, ridge.ceiling)
+    gains = absorb(columns, v, rows, inner(ridge.lam, 1, together=len(rows) == 1))
     if scores is not None:
         scores[:] = gains[[0, -1], : len(v)].astype(np.float64) @ B
-    d = vanishing + surviving
+    d = ridge.vanishing + ridge.surviving
     B[:d, label] += rows[0, :d]
     B[d:, label] += rows[-1, d : len(v)]
     return -1
 
 
-def predict(
-    columns: Floats,
-    v: NDArray[np.float64],
-    B: Floats,
-    work: Floats,  # noqa: ARG001
-    vanishing: int,
-    surviving: int,
-    x: Floats,
-    survivors: bool,
-    limit: float,
-    scores: NDArray[np.float64],
-) -> int:
+def predict(ridge: Ridge, x: Floats, survivors: bool, scores: NDArray[np.float64]) -> int:
     """The scores of one classifier; see `_compiled.predict`."""
-    bad = first_beyond(x, limit)
+    bad = first_beyond(x, ridge.limit)
     if bad >= 0:
         return bad
-    vector = np.zeros((len(v), 1))
-    start = vanishing + surviving if survivors and vanishing else 0
-    vector[start : start + len(x), 0] = x.astype(columns.dtype)
-    scores[:] = times(columns, v, vector)[:, 0] @ B
+    vector = np.zeros((len(ridge.v), 1))
+    start = ridge.vanishing + ridge.surviving if survivors and ridge.vanishing else 0
+    vector[start : start + len(x), 0] = x.astype(ridge.columns.dtype)
+    scores[:] = times(ridge.columns, ridge.v, vector)[:, 0] @ ridge.B
     return -1
 
 
@@ -173,14 +171,29 @@ def absorb_gram(packed: Floats, X: Floats, decay: float = 1.0) -> None:
     packed[:] = pack_root(triangular(np.vstack([root, X])), packed.dtype)
 
 
-def learn_gram(
-    packed: Floats, B: Floats, width: int, x: Floats, label: int, decay: float, limit: float
-) -> int:
+class Gram(NamedTuple):
+    """The arrays and settings of a GramLearner."""
+
+    packed: Floats
+    B: Floats
+    work: Floats  # the C file's working space, one number a column
+    decay: float
+    limit: float
+
+
+hold_gram = Gram
+
+
+def learn_gram(gram: Gram, x: Floats, label: int) -> int:
     """One reading into the packed Gram factor; see `_compiled.learn_gram`."""
-    bad = first_beyond(x, limit)
+    packed, B, width, decay = gram.packed, gram.B, len(gram.work), gram.decay
+    bad = first_beyond(x, gram.limit)
     if bad >= 0:
         return bad
     rest, left, start = x.astype(packed.dtype), 1.0, 0
+    kind = np.finfo(packed.dtype)
+    # Below, a column holds nothing but rounding that those before do not say: no divisor.
+    least = (GRAM_NOISE * float(kind.eps) * float(np.abs(rest).max())) ** 2
     B *= B.dtype.type(decay)
     B[:, label] += rest
     for column in range(width):  # each row takes its share of the reading and hands on the rest
@@ -188,8 +201,10 @@ def learn_gram(
         start += len(row)
         share, weight = float(rest[0]), decay * float(row[0])
         total = weight + left * share**2
-        row[0], rest = total, rest[1:] - rest[0] * row[1:] if total > 0 else rest[1:]
-        if total > 0:
+        counts = total >= least and packed.dtype.type(total) >= kind.tiny
+        row[0] = total if counts else weight
+        rest = rest[1:] - rest[0] * row[1:] if counts else rest[1:]
+        if counts:
             row[1:] += packed.dtype.type(left * share / total) * rest
             left *= weight / total
     return -1

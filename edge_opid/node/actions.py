@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from edge_opid.tally import LogLine
 
 
 class Append(NamedTuple):
@@ -32,15 +33,4 @@ class Release(NamedTuple):
     token: object
 
 
-class Warn(NamedTuple):
-    """Something that whoever looks after the node should know, for the so-manieth time.
-
-    Whoever runs the node writes it to the log, at its 1st, 2nd, 4th, 8th … time.
-    """
-
-    event: str
-    times: int
-    fields: Mapping[str, object]
-
-
-Action = Append | Commit | Publish | Release | Warn
+Action = Append | Commit | Publish | Release | LogLine

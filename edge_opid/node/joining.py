@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from edge_opid.config.node import OWN_SOURCE
 from edge_opid.wire import LIMITS, InstanceId
 
 
@@ -33,6 +34,20 @@ class Instance(NamedTuple):
     def number(self) -> InstanceId:
         """The instance's own id: the reading that came last."""
         return self.numbers[-1]
+
+
+@dataclass(slots=True)
+class OwnInstances:
+    """Those that no reading completed: the node numbers them itself."""
+
+    made: int = 0
+    heard: int = 0  # how many readings there had been when the last of them was made
+
+    def take(self, heard: int) -> tuple[InstanceId, bool]:
+        """The next number, and whether anybody has spoken since the last one."""
+        news, self.heard = heard != self.heard, heard
+        self.made += 1
+        return InstanceId(OWN_SOURCE, 0, self.made), news
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +75,8 @@ class InstanceJoiner:
 
     >>> joiner = InstanceJoiner(window_ms=500)
     >>> alive = ["humidity", "temp"]
+    >>> joiner.make_way(0, 7, {"temp": 21.5})
+    []
     >>> joiner.add(0, 7, InstanceId("attic", 1, 1), {"temp": 21.5}, None, alive)
     []
     >>> joiner.closes_at_ms()
@@ -84,24 +101,33 @@ class InstanceJoiner:
         label: str | None,
         expected: Collection[str],
     ) -> list[Instance]:
-        """Take a reading in; returns the instances that are finished by it, the older one first.
+        """Take a reading in, after `make_way`; returns the instance that it completes, if any.
 
         `expected` are the sensors alive now. Of two labels within an instance the last one counts.
         """
         if not values:
             return []
-        finished = []
-        current = self._open
-        if current is not None and (
-            self.is_due(now_ms) or current.has_no_place_for(time_ms, values, self._window_ms)
-        ):
-            finished += self._finish()
         if self._open is None:
+            if not self._window_ms:
+                return [Instance(time_ms, (number,), values, label)]
             self._open = _Open(opened_ms=now_ms, time_ms=time_ms)
         self._join(self._open, number, values, label)
         if not self._window_ms or self._open.values.keys() >= set(expected):
-            finished += self._finish()
-        return finished
+            return self._finish()
+        return []
+
+    def make_way(self, now_ms: int, time_ms: int, values: Mapping[str, float]) -> list[Instance]:
+        """Finish the open instance if a reading that has just come cannot be part of it."""
+        current = self._open
+        if current is None or not values:
+            return []
+        if self.is_due(now_ms) or current.has_no_place_for(time_ms, values, self._window_ms):
+            return self._finish()
+        return []
+
+    def set_window(self, window_ms: int) -> None:
+        """Another window, for the open instance too."""
+        self._window_ms = window_ms
 
     def closes_at_ms(self) -> int | None:
         """When to `close` the open instance, by the node's clock; None if there is none."""

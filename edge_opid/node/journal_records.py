@@ -1,6 +1,6 @@
 """What a node writes to its store: the inputs that change it, and snapshots of its whole state.
 
-A node's durable state is a fold over its inputs and nothing else: `state.apply(input)` for each, in
+A node's durable state is a fold over its inputs and nothing else: `inputs.apply` for each, in
 order, gives the same bits whenever it is done. So everything that depends on the clock, the network
 or chance is decided before, and what was decided is written down here with its time. A snapshot is
 the state after some of them: plain values, and arrays to the bit.
@@ -21,9 +21,9 @@ import msgpack  # type: ignore[import-untyped]  # ships no types
 import numpy as np
 
 from edge_opid.errors import RefusedError
-from edge_opid.wire import InstanceId
+from edge_opid.wire import InstanceId, Reading, decode
 
-FORMAT = 2
+FORMAT = 3
 """Of records and snapshots alike: raise it when either changes. See docs/decisions/0020."""
 ARRAY = 1  # the only extension type, and only in files this node wrote itself
 
@@ -52,12 +52,24 @@ class Accepted(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """The truth about a recent instance arrived."""
+    """The truth arrived: about an instance, a time, a stretch of time, or (with none) about now."""
 
     now_ms: int
     label: str
-    instance: InstanceId | None
-    time_ms: int | None
+    instance: InstanceId | None = None
+    time_ms: int | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+
+class Undone(NamedTuple):
+    """A label was a mistake: that of an instance, a time or a stretch, or (with none) the last."""
+
+    now_ms: int
+    instance: InstanceId | None = None
+    time_ms: int | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
 
 
 class Closed(NamedTuple):
@@ -67,7 +79,14 @@ class Closed(NamedTuple):
 
 
 class Silenced(NamedTuple):
-    """These sensors have been silent for longer than their timeouts."""
+    """These sensors have been silent for longer than their timeouts, or are said to be gone."""
+
+    now_ms: int
+    sensors: tuple[str, ...]
+
+
+class Returned(NamedTuple):
+    """These sensors are said to be there again; they have not spoken yet."""
 
     now_ms: int
     sensors: tuple[str, ...]
@@ -80,10 +99,72 @@ class Ordered(NamedTuple):
     document: bytes
 
 
-Input = Accepted | Labelled | Closed | Silenced | Ordered
-KINDS: tuple[type[Input], ...] = (Accepted, Labelled, Closed, Silenced, Ordered)
+class Configured(NamedTuple):
+    """These settings are in force from here on: the first record, and one for every change.
+
+    `settings` is `NodeSettings.plain`. Classes are matched by name; `former` gives, for a class
+    that was renamed, the name it had. `layout` is `NewLayout.plain`, or None where the sensors are
+    those they were.
+    """
+
+    now_ms: int
+    settings: Mapping[str, Any]
+    former: Mapping[str, str]
+    layout: Mapping[str, Any] | None
+
+
+class Told(NamedTuple):
+    """Somebody who knows it said what is so, from when until when (see `truth`)."""
+
+    now_ms: int
+    label: str
+    from_ms: int
+    until_ms: int
+
+
+class Beat(NamedTuple):
+    """It is time for an instance of what is held."""
+
+    now_ms: int
+
+
+class Remeasured(NamedTuple):
+    """An operator wants a sensor's scale to be measured anew, by what it says from here on."""
+
+    now_ms: int
+    sensor: str
+
+
+Input = (
+    Accepted
+    | Labelled
+    | Closed
+    | Silenced
+    | Ordered
+    | Configured
+    | Told
+    | Beat
+    | Remeasured
+    | Undone
+    | Returned
+)
+KINDS: tuple[type[Input], ...] = (
+    Accepted,
+    Labelled,
+    Closed,
+    Silenced,
+    Ordered,
+    Configured,
+    Told,
+    Beat,
+    Remeasured,
+    Undone,
+    Returned,
+)
 """A record begins with 16 × `FORMAT` + the place of its kind here: append, never reorder."""
 _NUMBERS = {kind: 16 * FORMAT + place for place, kind in enumerate(KINDS)}
+AS_IT_CAME = 15
+"""The place of a reading whose payload is in the record: beyond all kinds there will be."""
 
 
 def pack_record(change: Input) -> bytes:
@@ -96,6 +177,23 @@ def pack_record(change: Input) -> bytes:
     return bytes(msgpack.packb([_NUMBERS[type(change)], *change], default=_plain))
 
 
+def pack_reading(now_ms: int, source: str, payload: bytes) -> bytes:
+    """The record of a reading that was decoded, and accepted, from this payload: kept as it came.
+
+    >>> from edge_opid.wire import encode
+    >>> payload = encode(Reading(boot=1, seq=2, time_ms=4, values={"t": 21.5}))
+    >>> unpack_record(pack_reading(5, "attic", payload))
+    Accepted(now_ms=5, source='attic', boot=1, seq=2, time_ms=4, values={'t': 21.5}, label=None)
+    """
+    return bytes(msgpack.packb((16 * FORMAT + AS_IT_CAME, now_ms, source, payload)))
+
+
+def _reading_as_it_came(now_ms: int, source: str, payload: bytes) -> Accepted:
+    reading = decode(payload, Reading)
+    boot, seq, time_ms = reading.boot, reading.seq, reading.time_ms
+    return Accepted(now_ms, source, boot, seq, time_ms, dict(reading.values), reading.label)
+
+
 def _plain(value: Any) -> Any:
     """What msgpack does not know: the number of an instance, or a mapping that is no dict."""
     if isinstance(value, InstanceId):
@@ -104,15 +202,18 @@ def _plain(value: Any) -> Any:
 
 
 def unpack_record(record: bytes) -> Input:
-    """The input that `pack_record` wrote down."""
+    """The input that `pack_record` or `pack_reading` wrote down."""
     try:
         number, *values = msgpack.unpackb(record)
         written, place = divmod(number, 16)
         _check_format("journal record", written or 1)  # in the first format it was the place alone
+        if place == AS_IT_CAME:
+            return _reading_as_it_came(*values)
         kind = KINDS[place]
-        if kind is Labelled and values[2] is not None:
-            values[2] = InstanceId(*values[2])
-        if kind is Silenced:
+        at = {Labelled: 2, Undone: 1}.get(kind)
+        if at is not None and values[at] is not None:
+            values[at] = InstanceId(*values[at])
+        if kind in (Silenced, Returned):
             values[1] = tuple(values[1])
         change: Input = kind(*values)
         return change

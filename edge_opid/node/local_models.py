@@ -7,15 +7,24 @@ gateway's to order. What that does to the memories is in `memories`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from edge_opid.node.memories import Columns, Learning, Memories
+import numpy as np
+
+from edge_opid.errors import MismatchError
+from edge_opid.layout import Move
+from edge_opid.node.configuration import description
+from edge_opid.node.memories import STEPS, Columns, Learning, Memories, Together
 from edge_opid.node.orders import layout_of
 from edge_opid.wire import SensorDescription
 
 
 class LocalModels(Memories):
     """The sensors of a node, by id; the layout of those alive; what was learned on it."""
+
+    _layout_held: tuple[Any, ...] | None = None
+    """The layout for the C file, with what it was made of."""
 
     def __init__(
         self,
@@ -52,13 +61,44 @@ class LocalModels(Memories):
 
     def encode(self, values: Mapping[str, float]) -> Columns:
         """The learner's columns; a value beyond the gate counts as one at the gate."""
-        return self.layout.encode(self.by_role(values), clip_gated=True)
+        return self.encode_and_gate(values)[0]
+
+    def encode_and_gate(self, values: Mapping[str, float]) -> tuple[Columns, tuple[str, ...]]:
+        """The learner's columns, and the sensors whose values are at the gate or beyond."""
+        if STEPS is not None and not self.layout.pairs:
+            x = np.empty(self.layout.width, np.float32)
+            places = STEPS.encode(self._held_layout(), values, x)
+            if places is not None:
+                return x, self._ids([self.layout.names[place] for place in places])
+        x, roles = self.layout.encode_and_gate(self.by_role(values))
+        return x, self._ids(roles)
+
+    def _ids(self, roles: Sequence[str]) -> tuple[str, ...]:
+        if not roles:
+            return ()
+        return tuple(sensor.id for sensor in self.sensors.values() if sensor.role in roles)
+
+    def _held_layout(self) -> Any:
+        """The layout for the C file, its values under the sensors' ids; others' are passed over."""
+        of = self._layout_held
+        if of is None or of[0] is not self.layout or of[1] is not self.sensors:
+            ids = {sensor.role: sensor.id for sensor in self.sensors.values()}
+            keys = [ids[role] for role in self.layout.names]
+            of = self.layout, self.sensors, self.layout.encoder.held_by(keys, strangers=True)
+            self._layout_held = of
+        return of[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copied without what is held for the C file, which a copy makes anew."""
+        kept = super().__getstate__()
+        kept.pop("_layout_held", None)
+        return kept
 
     def encode_full(self, values: Mapping[str, float]) -> Columns:
         """The columns that pushed weights are made for."""
         if not self.silent:
             return self.encode(values)
-        return self.full.encode(self.by_role(values), clip_gated=True)
+        return self.full.encode(self.by_role(values))
 
     # -- changes -------------------------------------------------------------------------------
 
@@ -68,13 +108,91 @@ class LocalModels(Memories):
         vanishing: Sequence[str],
         gate: float,
         carry: float,
-    ) -> None:
-        """The gateway's next layout."""
+        continues: Mapping[str, str] | None = None,
+        instances: Sequence[Mapping[str, float]] = (),
+    ) -> Move | None:
+        """The next layout; `continues` gives, for a new role, the one whose columns it takes over.
+
+        A sensor that stays and has another scale is moved to it; another one in its role continues
+        its columns, which are in units of its own scale. `instances`, in which both the sensors so
+        far and the new ones have values, tell how these follow from those. Returns the move, where
+        other scales are all that changes.
+        """
+        move = self.take_scales({sensor.id: sensor for sensor in sensors})
+        if move and self.are(sensors, vanishing, gate):
+            return move
+        old = [self.encode(values) for values in instances]  # while the silent ones still are
         ids = {sensor.id for sensor in sensors}
         silent = tuple(sensor for sensor in self.silent if sensor in ids)
         self.silent = silent if len(silent) < len(ids) else ()  # at least one is waited for
         self._describe(sensors, vanishing, gate)
-        self.change(self.full, carry)
+        target = self._without_silent()
+        new = [target.encode(self.by_role(values)) for values in instances]
+        together = Together(np.array(old), np.array(new)) if instances else None
+        self.change(self.full, carry, continues, together)
+        return None
+
+    def reconfigure(
+        self,
+        sensors: Sequence[SensorDescription],
+        vanishing: Sequence[str],
+        gate: float,
+        carry: float,
+        continues: Mapping[str, str],
+        instances: Sequence[Mapping[str, float]] = (),
+    ) -> bool:
+        """The sensors as the operator has them now; whether the layout is another one.
+
+        Other scales, timeouts or another gate leave it as it is. A sensor that was silent when
+        another one took over from it is taken back first: its columns go to its heir.
+        """
+        roles = {sensor.id: sensor.role for sensor in self.sensors.values()}
+        self.take_scales({s.id: replace(s, role=roles.get(s.id, s.role)) for s in sensors})
+        full, ids = layout_of(sensors, vanishing, gate), {sensor.id for sensor in sensors}
+        same = (full.columns, full.vanishing) == (self.full.columns, self.full.vanishing)
+        if ids == self.sensors.keys() and same:
+            self._describe(sensors, vanishing, gate)
+            self.set_gate(gate)
+            return False
+        inherited = {*full.names, *continues.values()}
+        heirless = [s for s in self.silent if s not in ids and self.role(s) in inherited]
+        if heirless:
+            self.take_back(heirless)
+        self.obey(sensors, vanishing, gate, carry, continues, instances)
+        return True
+
+    def take_scales(
+        self, wanted: Mapping[str, SensorDescription], clipped: Collection[str] = ()
+    ) -> Move | None:
+        """Move the sensors that stay to these scales, and say how weights follow.
+
+        What cannot be moved, because the scales are too far apart, is forgotten: its columns start
+        anew with the next `obey`.
+        """
+        stay = [s for s in self.sensors.values() if _is_same_thing(s, wanted.get(s.id))]
+        moved = {s.id: wanted[s.id] for s in stay if _scale_of(s) != _scale_of(wanted[s.id])}
+        if not moved:
+            return None
+        try:
+            return self.rescale_sensors(moved, clipped)
+        except MismatchError:
+            left = [sensor for sensor in self.sensors.values() if sensor.id not in moved]
+            if left:
+                silent = tuple(s for s in self.silent if s not in moved)
+                self.silent = silent if len(silent) < len(left) else ()  # one has to be waited for
+                self._describe(left, [s for s in self.vanishing if s not in moved], self.gate)
+                self.change(self.full, carry=1.0)
+            return None
+
+    def rescale_sensors(
+        self, moved: Mapping[str, SensorDescription], clipped: Collection[str] = ()
+    ) -> Move:
+        """The same sensors with other references, scales or knots: see `Memories.rescale`."""
+        sensors = [moved.get(sensor.id, sensor) for sensor in self.sensors.values()]
+        full = layout_of(sensors, self.vanishing, self.gate)
+        move = self.rescale(full, [self.role(sensor) for sensor in clipped])
+        self._describe(sensors, self.vanishing, self.gate)
+        return move
 
     def are(
         self, sensors: Sequence[SensorDescription], vanishing: Sequence[str], gate: float
@@ -83,9 +201,15 @@ class LocalModels(Memories):
         mine = tuple(self.sensors.values()), self.vanishing, self.gate
         return mine == (tuple(sensors), tuple(vanishing), gate)
 
-    def start_over(self, sensors: Sequence[SensorDescription]) -> None:
+    def start_over(
+        self,
+        sensors: Sequence[SensorDescription],
+        vanishing: Sequence[str] | None = None,
+        gate: float | None = None,
+    ) -> None:
         """A better estimate of references and scales, while the warm-up lasts."""
-        self._describe(sensors, self.vanishing, self.gate)
+        vanishing = self.vanishing if vanishing is None else vanishing
+        self._describe(sensors, vanishing, self.gate if gate is None else gate)
         self._begin()
 
     # -- saving --------------------------------------------------------------------------------
@@ -102,10 +226,15 @@ class LocalModels(Memories):
     @classmethod
     def restored(cls, saved: Mapping[str, Any], learning: Learning) -> LocalModels:
         """The local_models that `state` described."""
-        described = [
-            SensorDescription(**{**plain, "knots": tuple(plain.get("knots", ()))})
-            for plain in saved["sensors"]
-        ]
+        described = [description(plain) for plain in saved["sensors"]]
         local_models = cls(described, tuple(saved["vanishing"]), saved["gate"], learning)
         local_models.restore(saved)
         return local_models
+
+
+def _is_same_thing(one: SensorDescription, other: SensorDescription | None) -> bool:
+    return other is not None and (one.id, one.role) == (other.id, other.role)
+
+
+def _scale_of(sensor: SensorDescription) -> tuple[float, float, tuple[float, ...]]:
+    return sensor.reference, sensor.scale, sensor.knots

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from nacl.signing import VerifyKey
+from typing import TYPE_CHECKING
 
 from edge_opid.errors import LayoutError, RefusedError
 from edge_opid.layout import Layout, Sensor
 from edge_opid.learner.settings import LIMIT, stiffness_fault
 from edge_opid.models import model_from_weights
 from edge_opid.wire import LIMITS, Desired, SensorDescription, decode, digest, open_sealed
+
+if TYPE_CHECKING:  # loaded where there are keys
+    from nacl.signing import VerifyKey
 
 
 class OrderError(RefusedError, ValueError):

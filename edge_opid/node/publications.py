@@ -14,27 +14,39 @@ nothing is said before the warm-up is over: references and scales are not known 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 
 from edge_opid.config.node import NodeConfig
-from edge_opid.node.actions import Action, Publish, Warn
+from edge_opid.node.actions import Action, Publish
 from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
 from edge_opid.node.state import NodeState
+from edge_opid.reasons import NodeReason, Reason
+from edge_opid.tally import Tally
 from edge_opid.wire import (
     LIMITS,
+    UNKNOWN,
     Ack,
+    Asked,
     Channel,
+    Event,
+    Example,
     Introduction,
+    Message,
     NodeTopics,
     Prediction,
+    ScaleMeasured,
+    SensorDeployed,
+    SensorReturned,
     SensorSilent,
     Status,
     SummaryMessage,
     encode,
-    to_json,
+    encode_as,
+    encode_prediction,
 )
 
+PREDICTIONS = NodeReason.PREDICTIONS  # an enum's attribute takes a while, and this is for each
 COMPLAINT_SHOWN_MS = 3_600_000
 """How long a status shows what went wrong once: long enough to be seen, not for good."""
 
@@ -50,54 +62,67 @@ def short_line(text: str) -> str:
 
 
 class Publications:
-    """Publications of one node; what is only to be counted goes to `counts`."""
+    """Publications of one node; what is to be counted and logged goes to the tally."""
 
-    def __init__(self, config: NodeConfig, counts: Counter[str]) -> None:
-        self._config, self._counts = config, counts
+    def __init__(self, config: NodeConfig, tally: Tally) -> None:
+        self._config, self._tally, self._counts = config, tally, tally.counts
         self._complaints: deque[tuple[int, str]] = deque(maxlen=4)  # since when, and what
         topics = NodeTopics(config.site, config.node)
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
 
-    def publish(self, effect: Effect, layout_version: int, now_ms: int) -> list[Action]:
+    def publish(self, effect: Effect, state: NodeState, now_ms: int) -> list[Action]:
         """What is to be sent, logged or only counted of an effect."""
         match effect:
             case Noted():
-                return self._note(effect, now_ms)
+                self._note(effect, now_ms)
+                return []
             case Forgotten(source):
-                return [self.warn("source-forgotten", source=source)]
+                self._tally.note(NodeReason.SOURCE_FORGOTTEN, about=source, source=source)
+                return []
             case Predicted():
-                self._counts["predictions"] += 1
-                payload = self._prediction(effect, layout_version)
-                return [Publish(self._topics[Channel.PREDICTION], payload)]
+                self._counts[PREDICTIONS] += 1
+                payload, topic = self._prediction(effect, state), self._topics[Channel.PREDICTION]
+                return [Publish(topic, payload, self._config.retain_predictions)]
+            case Asked():
+                self._counts[NodeReason.ASKED] += 1
+                return [Publish(self._topics[Channel.ASKED], self._encode(effect))]
             case SummaryMessage():
                 return [Publish(self._topics[Channel.SUMMARY], encode(effect))]
             case _:
-                self._counts[effect.kind] += 1
-                return [Publish(self._topics[Channel.EVENT], encode(effect))]
+                self._note_event(effect)
+                return [Publish(self._topics[Channel.EVENT], self._encode(effect))]
 
-    def _note(self, noted: Noted, now_ms: int) -> list[Action]:
-        if noted.sentence:
-            return self.complain(noted.reason, noted.sentence, now_ms)
-        if noted.log:
-            return [self.warn(noted.reason, why=noted.log)]
-        self._counts[noted.reason] += 1
-        return []
+    def _note(self, noted: Noted, now_ms: int) -> None:
+        if noted.complaint:
+            self.complain(noted.reason, noted.why, now_ms)
+        elif not noted.reason.level:
+            self._counts[noted.reason] += 1
+        elif noted.why:
+            self._tally.note(noted.reason, about=noted.about, why=noted.why)
+        else:
+            self._tally.note(noted.reason, about=noted.about)
 
-    def warn(self, reason: str, **fields: object) -> Warn:
-        """Count it, and have it logged."""
-        self._counts[reason] += 1
-        return Warn(reason.replace("-", " "), self._counts[reason], fields)
+    def _note_event(self, event: Event | Example | Introduction) -> None:
+        match event:
+            case SensorSilent(sensor):
+                self._tally.note(NodeReason.SENSOR_SILENT, about=sensor, sensor=sensor)
+            case SensorReturned(sensor):
+                self._tally.note(NodeReason.SENSOR_RETURNED, about=sensor, sensor=sensor)
+            case SensorDeployed(sensor):
+                self._tally.note(NodeReason.SENSOR_MOVED, about=sensor, sensor=sensor)
+            case ScaleMeasured(sensor):
+                said = {"reference": event.reference, "scale": event.scale}
+                self._tally.note(NodeReason.SCALE_MEASURED, about=sensor, sensor=sensor, **said)
+            case Example():
+                self._counts[NodeReason.EXAMPLE] += 1
+            case Introduction():
+                self._counts[NodeReason.INTRODUCTION] += 1
 
-    def refuse(self, reason: str, topic: str) -> Warn:
-        """Count a message that changes nothing, and have it logged."""
-        self._counts[reason] += 1
-        return Warn("message refused", self._counts[reason], {"reason": reason, "topic": topic})
-
-    def complain(self, reason: str, sentence: str, now_ms: int) -> list[Action]:
+    def complain(self, reason: Reason, sentence: str, now_ms: int) -> None:
         """What should not have happened is logged, and shown in the status for an hour."""
         self._complaints.append((now_ms, sentence))
-        return [self.warn(reason, why=sentence)]
+        self._tally.note(reason, why=sentence)
 
     def complaints(self, now_ms: int) -> list[str]:
         """What should not have happened in the last hour; the last few of it."""
@@ -106,7 +131,7 @@ class Publications:
     def silent(self, sensor: str, now_ms: int, heard_ms: int) -> Publish:
         """Say once more that a sensor is silent: the gateway may have missed it."""
         event = SensorSilent(sensor, now_ms, heard_ms)
-        return Publish(self._topics[Channel.EVENT], encode(event))
+        return Publish(self._topics[Channel.EVENT], self._encode(event))
 
     def acknowledgement(self, source: str, boot: int, seq: int, newest: int = 0) -> Publish:
         """Everything of this boot up to `seq` is durable; the sender may send what follows.
@@ -117,22 +142,41 @@ class Publications:
 
     def status(self, status: Status) -> Publish:
         """How the node is, for whoever asks later too."""
-        return Publish(self._topics[Channel.STATUS], encode(status), retain=True)
+        return Publish(self._topics[Channel.STATUS], self._encode(status), retain=True)
 
-    def _prediction(self, made: Predicted, layout_version: int) -> bytes:
-        classes = self._config.classes
-        scores = dict(zip(classes, made.scores.tolist(), strict=True))
+    def _prediction(self, made: Predicted, state: NodeState) -> bytes:
+        classes, layout, confidence = state.settings.classes, state.layout_version, None
+        label, said = classes[made.winner], made.probabilities
+        if said is not None:
+            confidence = said[made.winner]
+        if not made.known or (confidence is not None and confidence < self._config.confidence_min):
+            label = UNKNOWN
+            self._counts[NodeReason.PREDICTIONS_UNKNOWN] += 1
+        if said is not None and confidence is not None:
+            scores, versions = dict(zip(classes, said, strict=True)), (made.model_version, layout)
+            return encode_prediction(
+                self._config.format,
+                made.instance,
+                made.time_ms,
+                label,
+                scores,
+                versions,
+                made.predictor.value,
+                confidence,
+            )
         prediction = Prediction(
             instance=made.instance,
             time_ms=made.time_ms,
-            label=classes[made.winner],
-            scores=scores,
+            label=label,
+            scores=dict(zip(classes, made.scores.tolist(), strict=True)),
             model_version=made.model_version,
-            layout_version=layout_version,
-            predictor=made.predictor.value,
+            layout_version=layout,
+            predictor=str(made.predictor),
         )
-        as_json = self._config.prediction_format == "json"
-        return to_json(prediction) if as_json else encode(prediction)
+        return self._encode(prediction)
+
+    def _encode(self, message: Message) -> bytes:
+        return encode_as(self._config.format, message)
 
 
 UPLOAD_FROM = 32  # readings: what fewer of them know is not worth a message
@@ -140,15 +184,15 @@ UPLOAD_FROM = 32  # readings: what fewer of them know is not worth a message
 
 def introduced(state: NodeState) -> Introduction:
     """What this node is at present, its silent sensors included."""
-    local_models, config = state.local_models, state.config
+    local_models, settings = state.local_models, state.settings
     return Introduction(
         version=state.version,
         layout_version=state.layout_version,
         sensors=tuple(local_models.sensors.values()),
-        vanishing=local_models.vanishing,
+        vanishing=tuple(s for s in local_models.vanishing if s in local_models.sensors),
         gate=local_models.gate,
-        classes=config.classes,
-        window_ms=config.window_ms,
+        classes=settings.classes,
+        window_ms=settings.window_ms,
     )
 
 
@@ -179,8 +223,9 @@ class GatewayReports:
         self, effects: Iterable[Effect], state: NodeState, *, was_warming_up: bool
     ) -> list[Effect]:
         """After an input: what an order made the node upload counts, and a warm-up may be over."""
-        if any(isinstance(effect, SummaryMessage) for effect in effects):
-            self._uploaded = state.local_models.learner.readings  # those carried over, or none
+        for effect in effects:
+            if isinstance(effect, SummaryMessage):  # its readings were carried over, or are none
+                self._uploaded = state.local_models.learner.readings
         return [introduced(state)] if was_warming_up and not state.warmup else []
 
     def take_due(self, state: NodeState) -> list[Effect]:

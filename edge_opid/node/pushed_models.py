@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,11 +56,28 @@ class PushedModels:
         board.move(PREVIOUS, to=CURRENT)
         return True
 
+    def move(self, weights: NDArray[np.float64], board: Scoreboard) -> None:
+        """The same columns on other scales: matrices follow, and a kernel, which cannot, goes.
+
+        `weights` are what new ones are of old ones: see `Move`.
+        """
+        for slot, model in list(self._models.items()):
+            if isinstance(model, CompactModel):
+                W = (weights @ model.W).astype(np.float32)
+                self._models[slot] = CompactModel(model.version, W)
+            else:
+                del self._models[slot]
+                board.forget(slot)
+
     def clear(self, board: Scoreboard) -> None:
-        """The layout has changed: both are for columns that are no more."""
+        """The layout or the classes have changed: both are for columns that are no more."""
         self._models.clear()
         board.forget(CURRENT)
         board.forget(PREVIOUS)
+
+    def reorder_classes(self, places: Sequence[int]) -> None:
+        """The same classes in another order: class k is the one that was `places[k]`."""
+        self._models = {slot: each.reordered(places) for slot, each in self._models.items()}
 
     def state(self) -> dict[str, Any]:
         """Plain values and arrays, for `restored`."""

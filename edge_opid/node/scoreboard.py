@@ -7,7 +7,8 @@ Those on one scale, the node's own learners, are weighed by how far off they wer
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -46,6 +47,56 @@ PREFERENCE = (
 )
 """Those that may be served; between equals, the earlier one is."""
 
+BLENDED = (
+    PredictorName.LONG,
+    PredictorName.LATELY,
+    PredictorName.LOGISTIC,
+    PredictorName.BRIDGE,
+)
+"""Those whose blend is `OWN`."""
+
+
+class ClassFrequency:
+    """How often each class was the label: the predictor `FREQUENT`, which looks at nothing else.
+
+    >>> frequency = ClassFrequency([0, 0])
+    >>> for truth in (0, 1, 1, 1):
+    ...     frequency.record(truth)
+    >>> frequency.shares().tolist()
+    [0.25, 0.75]
+    """
+
+    def __init__(self, counts: Iterable[int]) -> None:
+        self.counts = list(counts)
+        self._shares: NDArray[np.float32] | None = None  # derived, until the next label
+
+    def record(self, truth: int) -> None:
+        """One labelled instance."""
+        self.counts[truth] += 1
+        self._shares = None
+
+    def take_back(self, truth: int) -> None:
+        """One labelled instance was none of this class."""
+        self.counts[truth] = max(0, self.counts[truth] - 1)
+        self._shares = None
+
+    @property
+    def winner(self) -> int:
+        """The most frequent class; of several the first."""
+        return self.counts.index(max(self.counts))
+
+    def shares(self) -> NDArray[np.float32]:
+        """The share of each class, float32 of shape (c,); zeros before the first label."""
+        if self._shares is None:
+            total = max(1, sum(self.counts))
+            self._shares = np.array(self.counts, np.float32) / np.float32(total)
+        return self._shares
+
+    def with_classes(self, sources: Sequence[int | None]) -> None:
+        """Let class k be the one that was `sources[k]`, or a new one."""
+        self.counts = [0 if k is None else self.counts[k] for k in sources]
+        self._shares = None
+
 
 class Scoreboard:
     """The recent accuracy of each predictor, by name.
@@ -70,10 +121,11 @@ class Scoreboard:
 
     def record(self, guesses: Mapping[PredictorName, int], truth: int) -> None:
         """One labelled instance."""
+        recent, seen = self._recent, self._seen
         for name, guess in guesses.items():
-            before = self._recent.get(name, 0)
-            self._recent[name] = (before << 1 | (guess == truth)) & ALL
-            self._seen[name] = min(WINDOW, self.seen(name) + 1)
+            recent[name] = (recent.get(name, 0) << 1 | (guess == truth)) & ALL
+            if seen.get(name, 0) < WINDOW:
+                seen[name] = seen.get(name, 0) + 1
 
     def seen(self, name: PredictorName) -> int:
         """Labelled instances in the window of this predictor."""
@@ -109,10 +161,12 @@ class Scoreboard:
 
     def is_ahead(self, name: PredictorName, of: PredictorName) -> bool:
         """Whether `name` was right where `of` was wrong, surely more often than by chance."""
-        n = min(self.seen(name), self.seen(of))
-        mine, theirs = self._latest(name, n), self._latest(of, n)
-        won, lost = (mine & ~theirs).bit_count(), (theirs & ~mine).bit_count()
-        return won - lost > DOUBT * math.sqrt(won + lost)
+        mine, theirs = self._recent.get(name, 0), self._recent.get(of, 0)
+        common = (1 << min(self._seen.get(name, 0), self._seen.get(of, 0))) - 1
+        only = (mine ^ theirs) & common  # where one of the two was right
+        won, both = (only & mine).bit_count(), only.bit_count()
+        lead = 2 * won - both  # over those that were lost
+        return lead > 0 and lead > DOUBT * math.sqrt(both)
 
     def move(self, name: PredictorName, to: PredictorName) -> None:
         """Give the record of `name` to another one in the place of its own; `name` starts anew."""
@@ -190,20 +244,23 @@ class Blend:
     """
 
     def __init__(self) -> None:
-        self._errors: dict[PredictorName, tuple[float, float]] = {}
-        """Faded sums: squared errors, and how many."""
+        self.errors = array("d", bytes(2 * 8 * len(BLENDED)))
+        """Faded sums, a pair for each of `BLENDED`: squared errors, and how many. The C file has
+        the same order (native/memories.h)."""
 
     def record(self, scores: Mapping[PredictorName, NDArray[Any]], truth: int) -> None:
         """What each said of an instance, now that its class is known."""
         for name, said in scores.items():
-            # fsum rounds once, in whatever order: the state is the same bits on every CPU.
-            off = math.fsum((s - (k == truth)) ** 2 for k, s in enumerate(said.tolist()))
-            total, count = self._errors.get(name, (0.0, 0.0))
-            self._errors[name] = (FADING * total + off, FADING * count + 1)
+            total, count = self._of(name)
+            off = 0.0  # in this order, and not by `sum`: the state is the same bits everywhere
+            for k, score in enumerate(said.tolist()):
+                off += (score - (k == truth)) * (score - (k == truth))
+            self._keep(name, FADING * total + off, FADING * count + 1)
 
     def of(self, scores: Mapping[PredictorName, NDArray[Any]]) -> NDArray[np.float32]:
         """The weighted mean; one without a record counts as much as the best."""
-        means = {n: self._errors[n][0] / self._errors[n][1] for n in scores if n in self._errors}
+        records = {name: self._of(name) for name in scores}
+        means = {name: total / count for name, (total, count) in records.items() if count}
         best = max(min(means.values(), default=1.0), 1e-9)
         total, blended = 0.0, np.zeros(len(next(iter(scores.values()))))
         for name, said in scores.items():
@@ -211,21 +268,29 @@ class Blend:
             for _ in range(SQUARINGS):  # not `**`, whose last bit differs between C libraries
                 weight *= weight
             total += weight
-            blended += weight * said
+            blended += weight * said.astype(np.float64)
         return (blended / total).astype(np.float32)
 
     def forget(self, name: PredictorName) -> None:
         """A predictor is another one from now on."""
-        self._errors.pop(name, None)
+        self._keep(name, 0.0, 0.0)
+
+    def _of(self, name: PredictorName) -> tuple[float, float]:
+        place = 2 * BLENDED.index(name)
+        return self.errors[place], self.errors[place + 1]
+
+    def _keep(self, name: PredictorName, total: float, count: float) -> None:
+        place = 2 * BLENDED.index(name)
+        self.errors[place], self.errors[place + 1] = total, count
 
     def state(self) -> dict[str, list[float]]:
         """Plain values, for `from_state`."""
-        return {name: list(sums) for name, sums in self._errors.items()}
+        return {name: list(self._of(name)) for name in BLENDED if self._of(name)[1]}
 
     @classmethod
     def from_state(cls, saved: Mapping[str, Iterable[float]]) -> Blend:
         """The blend that `state` described."""
         blend = cls()
         for name, (total, count) in saved.items():
-            blend._errors[PredictorName(name)] = (total, count)
+            blend._keep(PredictorName(name), total, count)
         return blend

@@ -30,10 +30,11 @@ from typing import NamedTuple
 
 from edge_opid.errors import Refusal
 from edge_opid.node.sources import SourceRegister
+from edge_opid.reasons import NodeReason, Reason
+from edge_opid.tally import Tally
 from edge_opid.wire import LIMITS as WIRE
 from edge_opid.wire import Reading
 
-TOO_MANY = "too-many-sources"
 Numbers = Mapping[str, tuple[int, int]]
 
 
@@ -122,8 +123,9 @@ class Sequencer:
         register: SourceRegister,
         committed: Numbers | None = None,
         limits: SequencingLimits = LIMITS,
+        tally: Tally | None = None,
     ) -> None:
-        self.counts: Counter[str] = Counter()
+        self._tally = Tally() if tally is None else tally
         self._register, self._expected = register, register.expected
         self._committed = self._expected if committed is None else committed
         self._limits = limits
@@ -132,21 +134,37 @@ class Sequencer:
         self._time = 0  # ms since we began, by a clock that never goes back
         self._now_ms: int | None = None
 
+    @property
+    def counts(self) -> Counter[Reason]:
+        """What became of what was offered."""
+        return self._tally.counts
+
     def offer(self, source: str, reading: Reading, now_ms: int) -> Verdict:
         """What to do with a reading that has just arrived."""
         self._tell_time(now_ms)
+        if self._expected.get(source) == (reading.boot, reading.seq) and source not in self._gaps:
+            return Take((reading,))  # the next one of a source that is known, as nearly all are
+        return self._judged(source, reading, now_ms)
+
+    def _judged(self, source: str, reading: Reading, now_ms: int) -> Verdict:
         if reading.boot > self._boot_most(source):
-            return self._refused("boot-too-far", f"boot {reading.boot} of {source!r} is no clock's")
+            sentence = f"boot {reading.boot} of {source!r} is no clock's"
+            return self._refused(NodeReason.BOOT_TOO_FAR, source, sentence)
         next_seq = self._next(source, reading.boot)
         if next_seq is None:
             return self._over(source, reading)
         if reading.seq < next_seq:
             return self._duplicate(source, reading.boot)
         if not self._register.admits(source, now_ms):
-            return Refusal(TOO_MANY, f"source {source!r} is one too many")
+            return Refusal(NodeReason.TOO_MANY_SOURCES, f"source {source!r} is one too many")
         if reading.seq == next_seq:
             return Take((reading, *self._drain(source, reading.boot, next_seq + 1)))
         return self._too_early(source, reading, next_seq)
+
+    def is_copy(self, source: str, reading: Reading) -> bool:
+        """Whether this number was applied: nothing comes of it but an acknowledgement."""
+        boot, next_seq = self._expected.get(source, (-1, 0))
+        return reading.boot == boot and reading.seq < next_seq
 
     def take_requests(self, now_ms: int) -> list[tuple[str, int, int]]:
         """The acknowledgements (source, boot, seq) to publish again now, as requests to resend."""
@@ -158,7 +176,7 @@ class Sequencer:
             if self._closed(source, gap):
                 self._forget(source)
             elif gap.ask_at <= self._time:
-                self._ask(gap)
+                self._ask(source, gap)
                 requests.append((source, gap.boot, self._durable(source, gap.boot)))
         return requests
 
@@ -182,13 +200,18 @@ class Sequencer:
         """A boot below the newest; to be answered only when no power cut can open it again."""
         newest, _ = self._committed.get(source, (0, 1))
         if newest <= reading.boot:
-            return self._refused("boot-unsettled", f"a newer boot of {source!r} awaits its commit")
+            sentence = f"a newer boot of {source!r} awaits its commit"
+            return self._refused(NodeReason.BOOT_UNSETTLED, source, sentence)
         applied = self._register.last_of(source, reading.boot)
-        self.counts["duplicate" if reading.seq <= applied else "boot-over"] += 1
+        if reading.seq <= applied:
+            self._tally.note(NodeReason.DUPLICATE, about=source)
+        else:
+            sentence = f"boot {reading.boot} of {source!r} is over, the newest is {newest}"
+            self._tally.note(NodeReason.BOOT_OVER, about=source, why=sentence)
         return Duplicate(reading.boot, applied, newest)
 
     def _duplicate(self, source: str, boot: int) -> Duplicate:
-        self.counts["duplicate"] += 1
+        self._tally.note(NodeReason.DUPLICATE, about=source)
         return Duplicate(boot, self._durable(source, boot))
 
     def _durable(self, source: str, boot: int) -> int:
@@ -196,8 +219,8 @@ class Sequencer:
         committed_boot, next_seq = self._committed.get(source, (boot, 1))
         return next_seq - 1 if committed_boot == boot else 0
 
-    def _refused(self, reason: str, sentence: str) -> Refusal:
-        self.counts[reason] += 1
+    def _refused(self, reason: Reason, source: str, sentence: str) -> Refusal:
+        self._tally.note(reason, about=source, why=sentence)
         return Refusal(reason, sentence)
 
     def _too_early(self, source: str, reading: Reading, next_seq: int) -> Verdict:
@@ -206,7 +229,7 @@ class Sequencer:
             return self._duplicate(source, reading.boot)  # its sender has moved on
         if gap.unanswered:
             gap.answered, gap.unanswered = gap.answered + 1, False
-        verdict = self._hold(gap, reading)
+        verdict = self._hold(source, gap, reading)
         if not gap.held:
             del self._gaps[source]
         elif self._given_up(gap):
@@ -229,19 +252,19 @@ class Sequencer:
         next_seq = self._next(source, gap.boot)
         return next_seq is None or min(gap.held) <= next_seq
 
-    def _hold(self, gap: _Gap, reading: Reading) -> Held | Refusal:
+    def _hold(self, source: str, gap: _Gap, reading: Reading) -> Held | Refusal:
         """Keep a reading, or say why not. The lowest numbers are the first to be of use."""
         if reading.seq in gap.held:
-            self.counts["duplicate"] += 1
+            self._tally.note(NodeReason.DUPLICATE, about=source)
             return Held()
         if len(gap.held) >= self._limits.held_max and reading.seq < max(gap.held):
             self._drop(gap, max(gap.held))
         if len(gap.held) >= self._limits.held_max or not self._make_room(self._cost(reading)):
             waiting = f"{len(gap.held)} readings wait for a number before {reading.seq} already"
-            return self._refused("hold-full", waiting)
+            return self._refused(NodeReason.HOLD_FULL, source, waiting)
         self._room -= self._cost(reading)
         gap.held[reading.seq] = reading
-        self.counts["held"] += 1
+        self._tally.note(NodeReason.HELD, about=source)
         return Held()
 
     def _make_room(self, cost: int) -> bool:
@@ -250,12 +273,12 @@ class Sequencer:
             self._forget(next(iter(self._gaps)))  # never the one being heard: it comes last
         return self._room >= cost
 
-    def _ask(self, gap: _Gap) -> None:
+    def _ask(self, source: str, gap: _Gap) -> None:
         gap.first_ask_at = gap.first_ask_at if gap.asks else self._time
         wait_ms = self._limits.ask_after_ms << min(gap.asks, 20)
         gap.ask_at = self._time + min(wait_ms, self._limits.ask_again_most_ms)
         gap.asks, gap.unanswered = gap.asks + 1, True
-        self.counts["resend-asked"] += 1
+        self._tally.note(NodeReason.RESEND_ASKED, about=source, source=source)
 
     def _given_up(self, gap: _Gap) -> bool:
         waited_ms = self._time - gap.first_ask_at
@@ -263,9 +286,11 @@ class Sequencer:
 
     def _adopt(self, source: str, gap: _Gap, next_seq: int) -> Take:
         lowest = min(gap.held)
-        self.counts["gap-adopted"] += 1
-        self.counts["numbers-skipped"] += lowest - next_seq
-        return Take(self._drain(source, gap.boot, lowest), skipped=lowest - next_seq)
+        skipped = lowest - next_seq
+        sentence = f"{skipped} readings of {source!r} before number {lowest} never came"
+        self._tally.note(NodeReason.GAP_ADOPTED, about=source, why=sentence)
+        self._tally.note(NodeReason.NUMBERS_SKIPPED, skipped)
+        return Take(self._drain(source, gap.boot, lowest), skipped=skipped)
 
     def _drain(self, source: str, boot: int, seq: int) -> tuple[Reading, ...]:
         """What waits under this number and those right after it; the rest begins a new wait."""
@@ -287,7 +312,8 @@ class Sequencer:
 
     def _drop(self, gap: _Gap, *seqs: int) -> None:
         self._room += sum(self._cost(gap.held.pop(seq)) for seq in seqs)
-        self.counts["hold-dropped"] += len(seqs)
+        if seqs:
+            self._tally.note(NodeReason.HOLD_DROPPED, len(seqs))
 
     def _cost(self, reading: Reading) -> int:
         return self._limits.reading_costs + len(reading.values)

@@ -1,284 +1,133 @@
-"""The durable half of a node: a fold over its inputs, which gives the same bits every time.
+"""The durable half of a node: everything it must not forget, and how it is saved.
 
-Nothing here reads a clock, rolls dice or talks to anyone. `apply` changes the state and returns
-what happened, for `Node` to tell the world; on replay nobody listens.
+It is a fold over the node's inputs, which gives the same bits every time: `inputs.apply` changes
+it, and nothing else does. Each field below is an idea with a module of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import astuple
 from typing import Any, Self
 
-import numpy as np
-
-from edge_opid.config.node import NodeConfig
-from edge_opid.errors import OpidError
-from edge_opid.models import HeldModel, model_from_weights
-from edge_opid.native.rescue import watch
+from edge_opid.config.node import NodeSettings
+from edge_opid.node.asking import Asking
+from edge_opid.node.compiled_time_layer import restored_time_layer, time_layer
+from edge_opid.node.configuration import Memory, described
 from edge_opid.node.effects import (
-    Effect,
     ExampleReporter,
-    Forgotten,
-    Noted,
-    Predicted,
-    summarised,
 )
-from edge_opid.node.joining import Instance, InstanceJoiner
-from edge_opid.node.journal_records import Accepted, Closed, Input, Labelled, Ordered, Silenced
+from edge_opid.node.joining import InstanceJoiner, OwnInstances
+from edge_opid.node.last_values import Held, LastValues
 from edge_opid.node.local_models import LocalModels
-from edge_opid.node.memories import Columns, Learning
+from edge_opid.node.memories import Learning
+from edge_opid.node.newcomers import Newcomers
 from edge_opid.node.orders import Standing
 from edge_opid.node.pushed_models import CURRENT, PushedModels
-from edge_opid.node.recent import Entry, Recent
-from edge_opid.node.scoreboard import PREFERENCE, PredictorName, Scoreboard
+from edge_opid.node.recent import Recent
+from edge_opid.node.scales import NodeScales
+from edge_opid.node.scoreboard import ClassFrequency, PredictorName, Scoreboard
 from edge_opid.node.silence import SilenceDetector
 from edge_opid.node.sources import SourceRegister
-from edge_opid.node.trial import Doubt, Trial, tried
-from edge_opid.node.warmup import NodeWarmUp
-from edge_opid.wire import (
-    Desired,
-    InstanceId,
-    SensorDescription,
-    SensorReturned,
-    SensorSilent,
-    decode,
-    digest,
-)
+from edge_opid.node.trial import Doubt, Trial
+from edge_opid.node.truth import StandingTruth
+from edge_opid.node.warmup import NodeWarmUp, SensorsMeasured
 
 
 class NodeState:
-    """Everything a node must not forget."""
+    """Everything a node must not forget.
 
-    def __init__(self, config: NodeConfig) -> None:
-        self.config = config
-        self.learning = Learning(len(config.classes), config.lam, config.rho, config.forgetting)
-        self.warmup = NodeWarmUp.needed(config)
-        sensors = self.warmup.guessed() if self.warmup else described(config)
-        self.local_models = LocalModels(sensors, config.vanishing, config.gate, self.learning)
+    The settings are part of it: `Configured` is the first input, and every change of them is one.
+    """
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.take_settings(settings)
+        learning = Learning(
+            len(settings.classes),
+            settings.lam,
+            settings.rho,
+            settings.forgetting,
+            settings.learn_unlabelled,
+        )
+        self.warmup = NodeWarmUp.needed(settings)
+        given = tuple(described(sensor) for sensor in settings.sensors)
+        sensors = self.warmup.guessed() if self.warmup else given
+        self.local_models = LocalModels(sensors, settings.vanishing, settings.gate, learning)
+        self.measuring = SensorsMeasured(settings, {})
+        self.scales = NodeScales(settings)
         self.register = SourceRegister()
-        self.silence = SilenceDetector()
-        self.joiner = InstanceJoiner(config.window_ms)
-        self.recent = Recent(config.recent)
+        self.last = LastValues()
+        self.silence = SilenceDetector(self.last)
+        self.standing_truth = StandingTruth()
+        self.own_instances = OwnInstances()
+        self.joiner = InstanceJoiner(settings.window_ms)
+        self.recent = Recent(settings.recent)
+        self.newcomers = Newcomers()
         self.scoreboard = Scoreboard()
-        self.frequency = [0] * len(config.classes)
-        self._frequent: Columns | None = None  # the shares of the classes, until the next label
+        self.time_layer = time_layer(len(settings.classes))
+        self.frequency = ClassFrequency([0] * len(settings.classes))
         self.pushed_models = PushedModels()
+        self.asking = Asking()
         self.trial = Trial()
         self.doubt: Doubt | None = None
         """The last weights that came, if they contradict what this node has seen."""
+        self.knows_less = 0
+        """The version of the weights that know less of new sensors than this node; 0 for none."""
         self.examples = ExampleReporter()
         self.version, self.content, self.layout_version = 0, "", 0
-        self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
-            Accepted: self._accepted,
-            Labelled: self._labelled,
-            Closed: self._closed,
-            Silenced: self._silenced,
-            Ordered: self._ordered,
-        }
 
     @property
     def expected(self) -> dict[str, tuple[int, int]]:
         """source: (boot, next sequence number)"""
         return self.register.expected
 
-    def apply(self, change: Input) -> list[Effect]:
-        """Change as this input says.
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Go by these settings; `reconfiguring` lets everything else follow them."""
+        self.settings = settings
+        self._holds = _holds(settings)
 
-        An input that got this far should not fail. If one does, it is noted, and stays in the
-        journal: replay fails at the same place and leaves the same bits, where an error thrown
-        from here would leave a state that its journal does not explain.
-        """
-        try:
-            return self._handlers[type(change)](change)
-        except OpidError as error:
-            return [Noted("input-failed", str(error))]
+    # -- what is so ----------------------------------------------------------------------------
 
-    # -- readings ------------------------------------------------------------------------------
-
-    def _accepted(self, change: Accepted) -> list[Effect]:
-        known = {s: v for s, v in change.values.items() if s in self.local_models.sensors}
-        effects: list[Effect] = [Noted("unknown-sensor")] * (len(change.values) - len(known))
-        forgotten = self.register.record(
-            change.source, change.boot, change.seq, change.now_ms, useful=bool(known)
-        )
-        effects += [Forgotten(forgotten)] if forgotten else []
-        self.silence.hear(known, change.now_ms)
-        silent = self.local_models.silent
-        returned = [sensor for sensor in known if sensor in silent] if silent else []
-        if returned:
-            with watch() as rescued:
-                self.local_models.take_back(returned)
-            self.scoreboard.forget(PredictorName.BRIDGE)
-            effects += noted_rescues(rescued)
-            effects += [SensorReturned(sensor, change.now_ms) for sensor in returned]
-        if not known:
-            return effects
-        number = InstanceId(change.source, change.boot, change.seq)
-        complete = self.joiner.add(
-            change.now_ms, change.time_ms, number, known, change.label, self.local_models.alive
-        )
-        for each in complete:
-            effects += self._instance(each)
-        return effects
-
-    def _closed(self, change: Closed) -> list[Effect]:
-        complete = self.joiner.close(change.now_ms)
-        return [effect for each in complete for effect in self._instance(each)]
-
-    def _instance(self, instance: Instance) -> list[Effect]:
-        """Predict, then learn."""
-        x = self._encoded(instance.values)
-        prediction, guesses = self.predicted(instance.values, instance.number, instance.time_ms, x)
-        effects: list[Effect] = [prediction]
-        truth = self._class_of(instance.label)
-        if instance.label is not None and truth is None:
-            effects.append(Noted("unknown-class"))
-        time_ms, numbers, learned = instance.time_ms, instance.numbers, truth is not None
-        entry = Entry.of(time_ms, numbers, instance.values, guesses, learned, self.layout_version)
-        self.recent.remember(entry)
-        if truth is None:
-            effects += self._warm(instance.values, None)[1]
-        else:
-            effects += self._learn(entry, instance.values, truth, x)
-        return effects
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a gateway has the say over the layout."""
+        return self.layout_version > 0
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The learners' columns by name; none while what they mean is still being estimated."""
         return self.local_models.layout.columns if self.warmup is None else ()
 
-    def _encoded(self, values: Mapping[str, float]) -> Columns | None:
-        """The learners' columns; None before the warm-up has a first layout."""
-        usable = self.warmup is None or self.warmup.usable
-        return self.local_models.encode(values) if usable else None
+    @property
+    def doubted(self) -> Doubt | None:
+        """The doubt, for as long as labels have not spoken for the weights after all."""
+        if self.doubt is None or self.pushed_models.version() != self.doubt.version:
+            return self.doubt
+        return None if self.scoreboard.is_ahead(CURRENT, PredictorName.OWN) else self.doubt
 
-    def predicted(
-        self, values: Mapping[str, float], number: InstanceId, time_ms: int, x: Columns | None
-    ) -> tuple[Predicted, dict[PredictorName, int]]:
-        """What the best predictor says, and what each of them does. Changes nothing."""
-        scores = self._scores(values, x)
-        guesses = {name: int(found.argmax()) for name, found in scores.items()}
-        served = self.scoreboard.best(name for name in self._preference() if name in scores)
-        version = self.pushed_models.version(served)
-        winner, said, columns = guesses[served], scores[served], self.columns
-        made = Predicted(
-            instance=number,
-            time_ms=time_ms,
-            winner=winner,
-            scores=said,
-            predictor=served,
-            model_version=version,
-            x=x,
-            columns=columns,
-        )
-        return made, guesses
+    def known(self, values: Mapping[str, float]) -> dict[str, float]:
+        """What instances are made of: sensors with columns, and those a warm-up may give some."""
+        known = self.local_models.sensors.keys()
+        sensors = known if self.warmup is None else {*known, *self.warmup.names}
+        if type(values) is dict and values.keys() <= sensors:
+            return values  # all of them, as nearly always
+        return {sensor: value for sensor, value in values.items() if sensor in sensors}
 
-    def _preference(self) -> tuple[PredictorName, ...]:
-        """Whom to serve while nobody is surely ahead; weights in doubt have to be."""
-        if self.doubted is None or self.doubted.version != self.pushed_models.version():
-            return PREFERENCE
-        return (*(name for name in PREFERENCE if name != CURRENT), CURRENT)
+    def with_held(self, values: Mapping[str, float], now_ms: int) -> Held:
+        """The values of a moment, and what is held of the living sensors that are missing."""
+        return self.last.with_held(values, now_ms, self.local_models.alive, self._hold_ms)
 
-    def predicted_unkept(
-        self, values: Mapping[str, float], number: InstanceId, time_ms: int
-    ) -> Predicted:
-        """A prediction for a reading that cannot be kept."""
-        return self.predicted(values, number, time_ms, self._encoded(values))[0]
-
-    def _scores(
-        self, values: Mapping[str, float], x: Columns | None
-    ) -> dict[PredictorName, Columns]:
-        if self._frequent is None:
-            total = max(1, sum(self.frequency))
-            self._frequent = np.array(self.frequency, np.float32) / np.float32(total)
-        scores = {PredictorName.FREQUENT: self._frequent}
-        if x is not None:
-            scores |= self.local_models.scores(x)
-        if self.pushed_models:
-            full = (
-                self.local_models.encode_full(values)
-                if x is None or self.local_models.silent
-                else x
-            )
-            scores |= self.pushed_models.scores(full)
-        return scores
-
-    # -- labels --------------------------------------------------------------------------------
-
-    def _class_of(self, label: str | None) -> int | None:
-        return self.config.classes.index(label) if label in self.config.classes else None
-
-    def _labelled(self, change: Labelled) -> list[Effect]:
-        truth = self._class_of(change.label)
-        if truth is None:
-            return [Noted("unknown-class")]
-        tolerance = self.config.label_tolerance_ms
-        entry = self.recent.claim(change.instance, change.time_ms, tolerance)
-        if not isinstance(entry, Entry):
-            return [Noted(entry.reason)]
-        values = entry.values
-        return self._learn(entry, values, truth, self._encoded(values))
-
-    def _learn(
-        self,
-        entry: Entry,
-        values: Mapping[str, float],
-        truth: int,
-        x: Columns | None,
-    ) -> list[Effect]:
-        self.scoreboard.record(entry.guesses, truth)
-        self.trial.remember(values, truth)
-        self.frequency[truth] += 1
-        self._frequent = None
-        started_over, noted = self._warm(values, truth)
-        if not started_over and x is not None:
-            self.local_models.learn(x, truth)
-        fell_back = self.pushed_models.fall_back(self.scoreboard)
-        examples = self.examples.report(
-            entry,
-            values,
-            self.config.classes[truth],
-            self.layout_version,
-            self.local_models.sensors,
-        )
-        noted += [Noted("model-fallback")] if fell_back else []
-        return [Noted("learned"), *noted, *examples]
-
-    def _warm(self, values: Mapping[str, float], truth: int | None) -> tuple[bool, list[Effect]]:
-        """Keep the reading for a better layout; when one is due, learn all that is kept anew."""
-        warmup = self.warmup
-        if warmup is None or not warmup.add(values, truth):
-            return False, []
-        self.local_models.start_over(warmup.estimated())
-        for row, label in warmup.sensible_rows():
-            if label is not None:
-                self.local_models.learn(self.local_models.encode(row), label)
-        if not warmup.over:
-            return True, []
-        self.warmup = None
-        return True, [Noted("values-set-aside", sentence) for sentence in warmup.aside()]
-
-    # -- changes of the sensors ----------------------------------------------------------------
+    def _hold_ms(self, sensor: str) -> int | None:
+        given = self._holds.get(sensor)
+        return self.silence.hold_ms(sensor, self.local_models) if given is None else given
 
     def overdue(self, since_ms: int) -> tuple[str, ...]:
         """Sensors to be declared silent; nobody is while their references are being estimated."""
         return () if self.warmup else self.silence.overdue(self.local_models, since_ms)
 
-    def _silenced(self, change: Silenced) -> list[Effect]:
-        gone = [sensor for sensor in change.sensors if sensor in self.local_models.alive]
-        if not gone or len(gone) == len(self.local_models.alive):
-            return []
-        with watch() as rescued:
-            self.local_models.silence(gone, self.scoreboard.carry())
-        self.scoreboard.forget(PredictorName.BRIDGE)
-        heard = self.silence.last
-        silent = [SensorSilent(sensor, change.now_ms, heard.get(sensor, 0)) for sensor in gone]
-        return [*silent, *noted_rescues(rescued)]
-
     def standing(self) -> Standing:
         """What a document of the gateway is judged against."""
-        mine, local_models = self.config, self.local_models
+        mine, local_models = self.settings, self.local_models
         return Standing(
             site=mine.site,
             node=mine.node,
@@ -292,111 +141,88 @@ class NodeState:
             rho=mine.rho,
         )
 
-    def _ordered(self, change: Ordered) -> list[Effect]:
-        desired = decode(change.document, Desired)
-        effects: list[Effect] = []
-        if desired.layout_version > self.layout_version:
-            effects += self._obey(desired, change.now_ms)
-        if desired.weights is not None:
-            width, classes = self.local_models.full.width, len(self.config.classes)
-            model = model_from_weights(desired.weights, desired.version, width, classes)
-            effects += self._pushed(model)
-        self.version, self.content = desired.version, digest(change.document)
-        self.examples.owed = desired.gather
-        return effects
+    def remembered(self) -> Memory:
+        """What a configuration is compared with."""
+        local_models = self.local_models
+        return Memory(
+            settings=self.settings,
+            sensors=local_models.sensors,
+            vanishing=local_models.vanishing,
+            gate=local_models.gate,
+            measuring=self.measuring.until,
+            ordered=self.version > 0,
+            warming_up=self.warmup is not None,
+        )
 
-    def _pushed(self, model: HeldModel) -> list[Effect]:
-        """Take a model: with a clean record, unless it contradicts what this node has seen."""
-        self.pushed_models.push(model, self.scoreboard)
-        self.doubt, right = tried(model, self.trial, self.local_models)
-        if self.doubt is None:
-            return [Noted("model-swapped")]
-        for hit in right:
-            self.scoreboard.record({CURRENT: 1}, int(hit))
-        fell_back = self.pushed_models.fall_back(self.scoreboard)
-        doubted = Noted("model-doubted", log=str(self.doubt))
-        return [doubted, *([Noted("model-fallback")] if fell_back else [])]
-
-    @property
-    def doubted(self) -> Doubt | None:
-        """The doubt, for as long as labels have not spoken for the weights after all."""
-        if self.doubt is None or self.pushed_models.version() != self.doubt.version:
-            return self.doubt
-        return None if self.scoreboard.is_ahead(CURRENT, PredictorName.OWN) else self.doubt
-
-    def _obey(self, desired: Desired, now_ms: int) -> list[Effect]:
-        effects = summarised(self.local_models, self.layout_version)
-        if self.warmup is None and self.local_models.are(
-            desired.sensors, desired.vanishing, desired.gate
-        ):
-            self.layout_version = desired.layout_version  # adopted: another number, nothing else
-            return effects
-        carry = self.scoreboard.carry()
-        arrived = [s.id for s in desired.sensors if s.id not in self.local_models.sensors]
-        with watch() as rescued:
-            self.local_models.obey(desired.sensors, desired.vanishing, desired.gate, carry)
-        effects += noted_rescues(rescued)
-        self.silence.expect(self.local_models.sensors, arrived, now_ms)
-        self.layout_version, self.warmup = desired.layout_version, None
-        self.pushed_models.clear(self.scoreboard)
-        self.doubt = None
-        self.scoreboard.forget(PredictorName.BRIDGE)
-        return [*effects, Noted("layout-changed")]
+    def take_overlap(self, arrived: Collection[str]) -> list[dict[str, float]]:
+        """Recent instances in which these spoke beside the others; they are no newcomers now."""
+        self.newcomers.admit(arrived)
+        return self.recent.with_all([*self.local_models.alive, *arrived]) if arrived else []
 
     # -- saving --------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """Plain values and arrays, for `restored`."""
         return {
+            "settings": self.settings.plain(),
             "local_models": self.local_models.state(),
             "warmup": self.warmup and self.warmup.state(),
+            "measuring": self.measuring.state(),
+            "scales": self.scales.state(),
             "register": self.register.state(),
+            "last": self.last.state(),
             "silence": self.silence.state(),
+            "truth": self.standing_truth.state(),
+            "made": list(astuple(self.own_instances)),
             "joiner": self.joiner.state(),
             "recent": self.recent.state(),
+            "newcomers": self.newcomers.state(),
             "scoreboard": self.scoreboard.state(),
-            "frequency": self.frequency,
+            "time_layer": self.time_layer.state(),
+            "frequency": self.frequency.counts,
             "pushed_models": self.pushed_models.state(),
+            "asking": self.asking.state(),
             "trial": self.trial.state(),
             "doubt": list(astuple(self.doubt)) if self.doubt else [],
+            "knows_less": self.knows_less,
             "examples_owed": self.examples.owed,
             "versions": [self.version, self.content, self.layout_version],
         }
 
     @classmethod
-    def restored(cls, saved: Mapping[str, Any], config: NodeConfig) -> Self:
+    def restored(cls, saved: Mapping[str, Any]) -> Self:
         """The state that `state` described."""
-        mine = cls(config)
-        mine.local_models = LocalModels.restored(saved["local_models"], mine.learning)
-        mine.warmup = NodeWarmUp.restored(saved["warmup"], config) if saved["warmup"] else None
+        settings = NodeSettings.restored(saved["settings"])
+        mine = cls(settings)
+        learning = mine.local_models.learning
+        mine.local_models = LocalModels.restored(saved["local_models"], learning)
+        mine.measuring = SensorsMeasured.restored(saved["measuring"], settings)
+        mine.warmup = None
+        if saved["warmup"]:
+            mine.warmup = NodeWarmUp.restored(saved["warmup"], settings, mine.measuring.until)
+        mine.scales = NodeScales.restored(saved["scales"], settings)
         mine.register = SourceRegister.restored(saved["register"])
-        mine.silence = SilenceDetector.restored(saved["silence"])
-        mine.joiner = InstanceJoiner.from_state(saved["joiner"], config.window_ms)
-        mine.recent = Recent.from_state(saved["recent"], config.recent)
+        mine.last = LastValues.restored(saved["last"])
+        mine.silence = SilenceDetector.restored(saved["silence"], mine.last)
+        mine.standing_truth = StandingTruth.restored(saved["truth"])
+        mine.own_instances = OwnInstances(*saved["made"])
+        mine.joiner = InstanceJoiner.from_state(saved["joiner"], settings.window_ms)
+        mine.recent = Recent.from_state(saved["recent"], settings.recent)
+        mine.newcomers = Newcomers.restored(saved["newcomers"])
         mine.scoreboard = Scoreboard.from_state(saved["scoreboard"])
-        mine.frequency, mine._frequent = list(saved["frequency"]), None
+        mine.time_layer = restored_time_layer(saved["time_layer"])
+        mine.frequency = ClassFrequency(saved["frequency"])
         mine.pushed_models = PushedModels.restored(saved["pushed_models"])
+        mine.asking = Asking.restored(saved["asking"])
         mine.trial = Trial.restored(saved["trial"])
         mine.doubt = Doubt(*saved["doubt"]) if saved["doubt"] else None
+        mine.knows_less = saved["knows_less"]
         mine.examples = ExampleReporter(saved["examples_owed"])
         mine.version, mine.content, mine.layout_version = saved["versions"]
         return mine
 
 
-def noted_rescues(sentences: Sequence[str]) -> list[Effect]:
-    """What rounding had spoiled, and was mended."""
-    return [Noted("numbers-rescued", sentence) for sentence in sentences]
-
-
-def described(config: NodeConfig) -> tuple[SensorDescription, ...]:
-    """The configured sensors, whose references and scales are all given."""
-    return tuple(
-        SensorDescription(
-            id=s.id,
-            role=s.role,
-            reference=s.reference or 0.0,
-            scale=s.scale or 1.0,
-            timeout_s=s.timeout_s,
-        )
-        for s in config.sensors
-    )
+def _holds(settings: NodeSettings) -> dict[str, int]:
+    """For how long the value of a sensor is held, in ms, where the configuration says so."""
+    given = {sensor.id: sensor.hold_s for sensor in settings.sensors}
+    return {sensor: int(1000 * hold_s) for sensor, hold_s in given.items() if hold_s is not None}

@@ -5,14 +5,15 @@ the link without a goodbye, so that the broker publishes the will. What a subcla
 what a round is made of (`round`), what becomes of a delivery (`_handle`), and what is saved before
 the goodbye (`_finish`).
 
-What happens often is counted always, and logged at its 1st, 2nd, 4th, 8th … time.
+What is refused, dropped or goes wrong is noted in a tally, under a reason of the tables: counted
+always, logged when it is worth a line, and shown in the status.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from edge_opid import log
@@ -26,8 +27,10 @@ from edge_opid.link.contract import (
     PublishRefused,
     SubscriptionRefused,
 )
+from edge_opid.reasons import LinkReason, Reason
 from edge_opid.service.clock import SteadyClock
 from edge_opid.service.systemd import Systemd
+from edge_opid.tally import LogLine, Tally
 
 POLL_S = 0.1  # the longest wait for a message
 DRAIN_S = 5.0  # for what is queued to reach the broker when we stop
@@ -42,9 +45,17 @@ class BaseLoop(ABC, Generic[ClockT]):
     """A burst must not keep a service from its other duties."""
 
     def __init__(self, link: Link, clock: ClockT, systemd: Systemd, poll_s: float) -> None:
-        self.counts: Counter[str] = Counter()
+        self.tally = Tally()
         self._link, self._clock, self._systemd, self._poll_s = link, clock, systemd, poll_s
         self._stop = False
+        self._down_ms: int | None = clock.now_ms()  # since when there is no connection …
+        self._down_why = LinkReason.NOT_YET.what  # … and why
+        self._deaf: dict[str, str] = {}  # filters that the broker refused, and its reasons
+
+    @property
+    def counts(self) -> Counter[Reason]:
+        """What the loop itself has counted."""
+        return self.tally.counts
 
     def stop(self) -> None:
         """End after this round. A signal handler may call it: it only sets a flag."""
@@ -120,49 +131,66 @@ class BaseLoop(ABC, Generic[ClockT]):
 
     def _hear_events(self) -> None:
         while (event := self._link.poll_event()) is not None:
-            self.counts[type(event).__name__] += 1
             self._hear(event)
 
     def _hear(self, event: LinkEvent) -> None:
         match event:
             case Connected(session_present, protocol):
                 log.info("connected", protocol=protocol, session_present=session_present)
+                self._down_ms, self._down_why, self._deaf = None, "", {}
                 self._on_connected(event)
-            case Disconnected(reason, refused):
+            case Disconnected(reason):
                 self._on_disconnected(event)
-                count = self.counts["Disconnected"]
-                if log.worth_a_line(count) or refused:
-                    log.warning("disconnected", reason=reason, refused=refused, count=count)
+                self._down(event)
+                self._note(event.kind, about=event.kind.value, why=reason)
             case SubscriptionRefused(filter_, reason):
-                log.error("subscription refused", filter=filter_, reason=reason)
+                self._deaf[filter_] = reason
+                why = f"the broker refuses the subscription to {filter_}: {reason}"
+                self._note(LinkReason.SUBSCRIPTION_REFUSED, about=filter_, filter=filter_, why=why)
             case PublishRefused(topic, reason):
-                self._note_unpublished(topic, reason)
-            case MessageDropped(reason, count):
-                log.warning("message dropped", reason=reason, count=count)
+                self._note(LinkReason.UNSENT_BY_BROKER, about=topic, topic=topic, why=reason)
+            case MessageDropped(reason, count):  # the link counts, and tells us now and then
+                log.tell(
+                    reason.level, reason.event, reason=reason.value, why=reason.what, count=count
+                )
+
+    def _down(self, event: Disconnected) -> None:
+        """Remember since when there is no connection, and the latest reason."""
+        if self._down_ms is None:
+            self._down_ms = self._clock.now_ms()
+        self._down_why = f"{event.reason}. {event.kind.do}".rstrip(" ")
+
+    def connection(self) -> dict[str, object]:
+        """How the connection is, for a status: since when there is none and why, what is deaf."""
+        return {
+            "connected": self._link.connected,
+            "not_connected_since_ms": None if self._link.connected else self._down_ms,
+            "not_connected": "" if self._link.connected else self._down_why,
+            "not_heard": [f"{each}: {why}" for each, why in self._deaf.items()],
+        }
 
     # --- what goes out ----------------------------------------------------------------------------
 
-    def _publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
-        if not self._link.publish(topic, payload, retain=retain):
-            self._note_unpublished(topic, "the link did not take it")
+    def _publish(self, topic: str, payload: bytes, *, retain: bool, qos: int = 1) -> bool:
+        """Hand a message to the link; whether it took it."""
+        taken = self._link.publish(topic, payload, qos, retain)
+        if not taken:
+            self._note(self._link.counters.refused_last, about=topic, topic=topic)
+        return taken
 
-    def _note_unpublished(self, topic: str, reason: str) -> None:
-        self._note("publish_refused", "publication refused", topic=topic, reason=reason)
-
-    def _note(
-        self,
-        counter: str,
-        event: str,
-        *,
-        write: Callable[..., None] = log.warning,
-        **fields: object,
-    ) -> None:
+    def _note(self, reason: Reason, *, about: str = "", **fields: object) -> None:
         """Count what was refused or went wrong, and log it when it is worth a line."""
-        self.counts[counter] += 1
-        if log.worth_a_line(self.counts[counter]):
-            write(event, **fields, count=self.counts[counter])
+        self.tally.begin("", b"", self._clock.now_ms())
+        self.tally.note(reason, about=about, **fields)
+        write_lines(self.tally.take_lines())
 
     def _say_alive(self) -> None:
         """Feed the watchdog; a link that will never work again ends us instead (`LinkError`)."""
         self._link.check()
         self._systemd.tell_alive(self._clock.passed_ms())
+
+
+def write_lines(lines: Iterable[LogLine]) -> None:
+    """Write what a tally found worth a line to the log."""
+    for reason, times, fields in lines:
+        log.tell(reason.level, reason.event, **fields, count=times)

@@ -16,23 +16,27 @@ The rules, in the order of the code:
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edge_opid import log
 from edge_opid.link.contract import Connected, Delivery, Disconnected, Link, LinkError
-from edge_opid.node.actions import Action, Append, Commit, Publish, Release, Warn
+from edge_opid.node.actions import Action, Append, Commit, Publish, Release
 from edge_opid.node.node import Node
-from edge_opid.service.base_loop import POLL_S, BaseLoop
+from edge_opid.reasons import NodeReason, ServiceReason
+from edge_opid.service.base_loop import BaseLoop, write_lines
 from edge_opid.service.clock import SteadyClock
 from edge_opid.service.journal_writer import JournalWriter
 from edge_opid.service.status_file import write_status
 from edge_opid.service.systemd import Systemd
+from edge_opid.service.watching import Watchers, socket_path, told_of
 from edge_opid.store import Store, StoreError
-from edge_opid.wire import encode
+from edge_opid.tally import LogLine
+from edge_opid.wire import Channel, NodeTopics, encode_as
 
 RETRY_MS = 1_000  # between two attempts at a disk that refuses
+TICK_S = 0.25  # the longest wait for a message, and for what is due
+WELCOME_MS = 500  # between two looks for somebody who wants to watch
 STATUS_MS = 3_000  # between two status files
 FAULT_SHOWN_MS = 3_600_000  # how long `degraded` shows a fault of the link that is over
 
@@ -40,7 +44,7 @@ FAULT_SHOWN_MS = 3_600_000  # how long `degraded` shows a fault of the link that
 class NodeLoop(BaseLoop[SteadyClock]):
     """One node, its link and its store, until somebody calls `stop`."""
 
-    deliveries_per_round = 64  # some 15 ms: the node wants its tick four times a second
+    deliveries_per_round = 64  # some 10 ms: the node wants its tick four times a second
 
     def __init__(
         self,
@@ -52,40 +56,52 @@ class NodeLoop(BaseLoop[SteadyClock]):
         *,
         status_topic: str,
         status_file: Path | None = None,
+        broker: str = "the broker",
         saved_at: int = 0,
-        poll_s: float = POLL_S,
+        prediction_qos: int = 1,
+        poll_s: float = TICK_S,
     ) -> None:
         super().__init__(link, clock, systemd, poll_s)
         self._node = node
+        topics = NodeTopics(node.config.site, node.config.node)
+        self._label_topic = str(topics.to(Channel.LABEL))
+        self._prediction_topic = str(topics.to(Channel.PREDICTION))
+        self._prediction_qos = prediction_qos
         self._journal = JournalWriter(store, saved_at)
-        self._status_topic, self._status_file = status_topic, status_file
+        self._status_topic, self._status_file, self._broker = status_topic, status_file, broker
         self._trouble: str | None = None  # what the disk said, while it refuses
         self._retry_at: int | None = None  # a commit is owed
         self._fault_at: int | None = None  # when the link had its last fault
         self._looked_at = -1  # the index of the last commit after which a snapshot was considered
         self._status_at: int | None = None  # when the status file was written
+        self._watchers: Watchers | None = None
+        self._welcomed_ms = self._ticked_ms = 0
 
     def round(self) -> None:
-        """One turn: what came in, what is due, what is owed, and the word that all is well."""
-        self._hear_events()
+        """One turn: what came in; and often enough what is due, and the word that all is well."""
         if self._journal.waiting:
-            time.sleep(self._poll_s)
+            self._hear_events()
+            self._link.serve(self._poll_s)
         else:
             self._take_in(self._poll_s)
-        if actions := self._node.tick(self._clock.now_ms()):
-            self._perform(actions)
-        if self._retry_at is not None and self._clock.now_ms() >= self._retry_at:
-            self._perform([Commit()])
-        self._write_status()
-        self._say_alive()
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._ticked_ms + 1000 * self._poll_s:
+            self._ticked_ms = now_ms
+            self._tick()
+            if self._retry_at is not None and now_ms >= self._retry_at:
+                self._perform([Commit()])
+            self._write_status()
+            self._say_alive()
 
     def _subscriptions(self) -> Mapping[str, int]:
         return self._node.subscriptions()
 
     def _begin(self) -> dict[str, object]:
-        """Make sure that what was read back is durable."""
+        """Take the configuration over, and make sure that what was read back is durable."""
+        self._perform(self._node.start(self._clock.now_ms()))
         if not self._journal.settled:
             self._perform([Commit()])
+        self._let_watch()
         return {"committed": self._journal.store.committed}
 
     def _finish(self) -> dict[str, object]:
@@ -95,9 +111,12 @@ class NodeLoop(BaseLoop[SteadyClock]):
         self._perform([Commit()])
         self._snapshot(ending=True)
         status = self._node.status(self._clock.now_ms(), online=False)
-        self._publish(self._status_topic, encode(status), retain=True)
+        payload = encode_as(self._node.config.format, status)
+        self._publish(self._status_topic, payload, retain=True)
         self._status_at = None
         self._write_status(online=False)
+        if self._watchers is not None:
+            self._watchers.close()
         return {"not_committed": self._journal.store.pending + self._journal.waiting}
 
     # --- what comes in ----------------------------------------------------------------------------
@@ -105,8 +124,60 @@ class NodeLoop(BaseLoop[SteadyClock]):
     def _handle(self, delivery: Delivery) -> bool:
         now_ms = self._clock.now_ms()
         topic, payload, retained = delivery.topic, delivery.payload, delivery.retain
-        self._perform(self._node.handle(topic, payload, now_ms, delivery, retained))
+        learned = self._node.tally.counts[NodeReason.LEARNED] if self._watchers else 0
+        actions = self._node.handle(topic, payload, now_ms, delivery, retained)
+        if self._watchers:
+            self._show(self._watchers, topic, payload, actions, learned)
+        self._perform(actions)
         return not self._journal.waiting
+
+    def _tick(self) -> None:
+        """What is due; and whoever wants to watch may come in."""
+        now_ms = self._clock.now_ms()
+        if self._watchers is not None and now_ms >= self._welcomed_ms + WELCOME_MS:
+            self._welcomed_ms = now_ms
+            self._watchers.welcome()
+            for payload in self._watchers.take_labels() if self._watchers else ():
+                self._take_label(self._watchers, payload)
+        learned = self._node.tally.counts[NodeReason.LEARNED] if self._watchers else 0
+        actions = self._node.tick(now_ms)
+        if self._watchers:
+            self._show(self._watchers, "", b"", actions, learned)
+        if actions:
+            self._perform(actions)
+
+    # --- who watches ------------------------------------------------------------------------------
+
+    def _let_watch(self) -> None:
+        """Offer the socket of `opid-node watch`; a node runs as well without."""
+        if self._status_file is None:
+            return
+        try:
+            self._watchers = Watchers(socket_path(self._status_file))
+        except OSError as error:
+            self._note(ServiceReason.WATCH_REFUSED, why=error)
+
+    def _take_label(self, watchers: Watchers, payload: bytes) -> None:
+        """A label of somebody who watches: as if it had come from the broker."""
+        learned = self._node.tally.counts[NodeReason.LEARNED]
+        actions = self._node.handle(self._label_topic, payload, self._clock.now_ms(), None)
+        self._show(watchers, self._label_topic, payload, actions, learned)
+        self._perform(actions)
+
+    def _show(
+        self,
+        watchers: Watchers,
+        topic: str,
+        payload: bytes,
+        actions: Sequence[Action],
+        learned_before: int,
+    ) -> None:
+        """Tell those who watch; nobody is waited for."""
+        tally = self._node.tally
+        learned = tally.counts[NodeReason.LEARNED] - learned_before
+        line = told_of(topic, payload, actions, tally, learned, self._clock.now_ms())
+        if (topic or line["became"] or line["learned"] or line["noted"]) and watchers.tell(line):
+            self._note(ServiceReason.WATCH_BEHIND)
 
     def _on_connected(self, event: Connected) -> None:  # noqa: ARG002
         self._perform(self._node.on_connected(self._clock.now_ms()))
@@ -134,10 +205,10 @@ class NodeLoop(BaseLoop[SteadyClock]):
                 case Commit():
                     self._do(self._commit())
                 case Publish(topic, payload, retain):
-                    self._publish(topic, payload, retain=retain)
-                case Warn(event, times, fields):
-                    if log.worth_a_line(times):
-                        log.warning(event, **fields, count=times)
+                    qos = self._prediction_qos if topic == self._prediction_topic else 1
+                    self._publish(topic, payload, retain=retain, qos=qos)
+                case LogLine():
+                    write_lines([action])
                 case Release(token):
                     if isinstance(token, Delivery):
                         self._link.acknowledge(token)
@@ -147,19 +218,17 @@ class NodeLoop(BaseLoop[SteadyClock]):
         now_ms = self._clock.now_ms()
         if self._trouble is not None and self._retry_at is not None and now_ms < self._retry_at:
             return []
+        self._link.serve()  # what is predicted does not wait for the disk
         try:
             self._journal.commit()
         except StoreError as error:
             return self._commit_failed(error, now_ms)
         if self._trouble is not None:
-            log.info("disk recovered", refusals=self.counts["commit_refused"])
+            log.info("disk recovered")
         self._trouble = self._retry_at = None
         return self._node.on_committed(now_ms)
 
     def _commit_failed(self, error: StoreError, now_ms: int) -> list[Action]:
-        self.counts["commit_refused"] += 1
-        if self._trouble is None or log.worth_a_line(self.counts["commit_refused"]):
-            log.error("commit refused", reason=error.reason, why=error)
         self._trouble, self._retry_at = str(error), now_ms + RETRY_MS
         durable = self._journal.store.settled
         return self._node.on_commit_failed(_short(error), now_ms, durable=durable)
@@ -173,8 +242,7 @@ class NodeLoop(BaseLoop[SteadyClock]):
         try:
             self._journal.snapshot_if_due(self._node.snapshot, ending=ending)
         except StoreError as error:
-            event = "snapshot refused"
-            self._note("snapshot_refused", event, write=log.error, reason=error.reason, why=error)
+            self._note(ServiceReason.SNAPSHOT_REFUSED, about=error.reason, why=error)
 
     # --- how we are -------------------------------------------------------------------------------
 
@@ -200,15 +268,21 @@ class NodeLoop(BaseLoop[SteadyClock]):
         try:
             write_status(self._status_file, self.health(now_ms, online=online))
         except OSError as error:
-            self._note("status_file_refused", "status file cannot be written", why=error)
+            self._note(ServiceReason.STATUS_FILE_REFUSED, why=error)
 
     def health(self, now_ms: int, *, online: bool = True) -> dict[str, object]:
         """Everything that `opid-node status` shows."""
         store, link = self._journal.store, self._link.counters
+        status = self._node.status(now_ms, online=online and self._link.connected).plain()
         return {
-            **self._node.status(now_ms, online=online).plain(),
+            **status,
+            **({"warm-up": self._node.warming_up} if self._node.warming_up else {}),
+            "running": online,
             "pid": os.getpid(),
-            "connected": self._link.connected,
+            "broker": self._broker,
+            **self.connection(),
+            "counts": {**status["counts"], **self._counted()},
+            "noted": {**self._node.tally.shown(), **self.tally.shown(), **self._dropped()},
             "link": self._node.link_trouble or "ok",
             "disk": self._trouble or "ok",
             "committed": store.committed,
@@ -218,9 +292,19 @@ class NodeLoop(BaseLoop[SteadyClock]):
             "reconnects": link.reconnects,
             "faults": link.faults,
             "unconfirmed": link.unconfirmed,
-            "refused": dict(link.refused),
-            "dropped": dict(link.dropped),
-            "service": dict(self.counts),
+        }
+
+    def _counted(self) -> dict[str, int]:
+        """What the loop and the link have counted, under the names of the tables."""
+        found = [*self.counts.items(), *self._link.counters.dropped.items()]
+        return {reason.value: count for reason, count in found if count}
+
+    def _dropped(self) -> dict[str, dict[str, object]]:
+        """What the link dropped by itself, and counts by itself."""
+        return {
+            reason.value: {"count": count, "why": reason.what, "do": reason.do}
+            for reason, count in self._link.counters.dropped.items()
+            if reason.level
         }
 
 

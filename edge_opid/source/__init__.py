@@ -1,7 +1,7 @@
 """What a sensor script on the Pi needs: `send`, and nothing sent is lost.
 
-Read in this order: `number` (who is who), `record` and `spool` (what is on disk), `window` (what to
-send next: decisions without I/O), `source` (the whole).
+Read in this order: `number` (who is who), `spool` (what is on disk), `window` (what to send next:
+decisions without I/O), `backlog` (from the one to the other), `source` (the whole), `connect`.
 """
 
 from edge_opid.source.connect import (
@@ -12,7 +12,8 @@ from edge_opid.source.connect import (
     settings_for,
 )
 from edge_opid.source.number import FIRST_SEQ, ReadingNumber
-from edge_opid.source.source import Source, SourceConfig, SourceCounters
+from edge_opid.source.settings import SourceConfig, SourceCounters
+from edge_opid.source.source import Source
 from edge_opid.source.spool import SourceError, Spool, SpoolError, SpoolFullError
 from edge_opid.source.window import ResendWindow
 

@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edge_opid.link.options import MqttOptions
-from edge_opid.source.source import Source, SourceConfig
+from edge_opid import log
+from edge_opid.errors import SettingError
+from edge_opid.link.options import MqttOptions, TlsFiles
+from edge_opid.source.settings import SourceConfig
+from edge_opid.source.source import Source
 from edge_opid.wire import Ack, Channel, NodeTopics, Reading, decode, encode
 
 
@@ -61,13 +64,57 @@ def connect(
     broker: MqttOptions | None = None,
     *,
     host: str = "127.0.0.1",
-    port: int = 1883,
+    port: int | None = None,
+    user: str = "",
+    password_file: str | Path | None = None,
+    credentials: str | Path | None = None,
+    tls_ca: str | Path | None = None,
+    tls_certificate: str | Path | None = None,
+    tls_key: str | Path | None = None,
     **options: Any,
 ) -> Source:
-    """A source on a real broker. With `broker`, its host, port, password and certificates count."""
-    from edge_opid.link.mqtt import MqttLink  # noqa: PLC0415  paho only where it is used
+    """A source on a real broker; `options` are those of `SourceConfig`.
 
-    client = f"{site}-{node}-{source}"
-    link = MqttLink(broker or MqttOptions(client_id=client, host=host, port=port))
+    `password_file` has one line; `credentials`, instead of it and `user`, has two: user and
+    password. Others must not be able to read them. With `tls_ca`, the authority that signed the
+    broker's certificate, the port is 8883 unless you name one, else 1883. All of that can come in
+    one `broker` instead. Warnings go to stderr, unless you have set up Python's logging.
+    """
+    from edge_opid.link.background import BackgroundLink  # noqa: PLC0415  paho only where it is used
+
+    if broker is None:
+        broker = MqttOptions(
+            client_id=f"{site}-{node}-{source}",
+            host=host,
+            port=port or (8883 if tls_ca is not None else 1883),
+            user=user,
+            password_file=_path(password_file),
+            credentials=_path(credentials),
+            tls=_tls_files(tls_ca, tls_certificate, tls_key),
+        )
+    elif (host, port) != ("127.0.0.1", None) or any(
+        (user, password_file, credentials, tls_ca, tls_certificate, tls_key)
+    ):
+        raise SettingError("broker", "has host, user and TLS files: leave the other arguments out")
+    log.show_unless_configured()
     settings = settings_for(site, node, source, folder, **options)
-    return Source(settings, link, encode_reading, decode_reading, decode_ack)
+    link = BackgroundLink(broker)
+    try:
+        return Source(settings, link, encode_reading, decode_reading, decode_ack)
+    except BaseException:
+        link.stop()
+        raise
+
+
+def _path(name: str | Path | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _tls_files(
+    ca: str | Path | None, certificate: str | Path | None, key: str | Path | None
+) -> TlsFiles | None:
+    if ca is not None:
+        return TlsFiles(Path(ca), _path(certificate), _path(key))
+    if certificate is not None or key is not None:
+        raise SettingError("tls_ca", "is missing: who signed the broker's certificate?")
+    return None

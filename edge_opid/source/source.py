@@ -4,28 +4,10 @@ A PUBACK only says that the broker has a reading in its memory. So a reading sta
 until the node itself has acknowledged it, on its own topic, after its own commit; and it keeps its
 number, so that the node can tell a copy from a new reading.
 
-Which acknowledgement frees what, in the order of the code:
+`backlog` says which acknowledgement frees what, and when readings get other numbers; `window` says
+what is sent again, and when.
 
-1. Only one boot is on its way at a time, the oldest in the spool; the next begins when the last
-   reading of it is acknowledged, and that is on disk (if the disk takes it: see below).
-2. An acknowledgement frees readings of its own boot up to its number, and nothing else. One beyond
-   anything ever sent is somebody else's, and counted.
-3. An acknowledgement that names a `newest` boot says: this boot is over, I have applied it up to
-   this number, and a higher boot since. So it happens to a card whose clock began in 1970, or after
-   a life in 2040, or that was away while another one sent under its name. What the node has applied
-   is freed (2). What it has not, and never will under these numbers, is all that is left in the
-   spool: readings of later boots were never sent (1).
-4. All of that is numbered anew, in its order, under a boot above `newest` and above every boot of
-   this folder, and this life goes on with that boot. The boot and the new numbers are on disk when
-   the first of them is sent; a power cut leaves all the old numbers or all the new ones, and with
-   the old ones the same answer comes again.
-
-So nothing is applied twice: a reading gets another number only after the node has said, from what
-no power cut can take back, that it did not apply it and that the boot of its old number is over for
-ever. The node remembers that of the last eight boots of a source. A card that comes back after
-more than these, with its last acknowledgements lost, may bring up to a window of readings twice.
-
-What else is promised, and what is not:
+What is promised, and what is not:
 
 - `send` raises only if it has not taken the reading: sending it again makes no second one.
 - A reading whose `send` has returned survives the script's death (`kill -9`), always.
@@ -38,36 +20,48 @@ What else is promised, and what is not:
 - A full spool refuses (`SpoolFullError`, the default) or drops the oldest. A number lost that way,
   or to a rotten sector, is sent as a reading without values, so that the node does not wait for
   it for ever; `counters.lost` says how many.
-
-How a source is set up, and what it counts.
+- Leaving the block waits for the acknowledgements, `leave_s` at most, and not where nobody could
+  give any: the broker cannot be reached, or another script waits for the folder. What is left is
+  logged, is the value of `close`, stays in the spool, and goes with the next life.
+- A broker that is away costs nothing but time: the spool is for that; the log and `trouble` say so.
+  One that refuses (password, certificate, rights) raises `LinkError`. Where no node has ever
+  acknowledged anything from this folder, something was set up wrongly: the block does not begin.
+  Else it raises at the end of the block, when the readings are in the spool, so that a password
+  that was changed at the broker costs none. A script that stays in its block finds it in the log
+  and in `trouble`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TextIO
+from functools import partial
+from typing import Any
 
 from edge_opid import log
-from edge_opid.config.schema import DURATION_S_MAX
-from edge_opid.errors import OpidError, SettingError, shown
-from edge_opid.link.contract import Delivery, Link, LinkError
-from edge_opid.source.number import CHANCE, FIRST_SEQ, ReadingNumber, expected_after, new_boot
-from edge_opid.source.spool import SourceError, Spool, SpoolError, SpoolFullError
+from edge_opid.errors import OpidError
+from edge_opid.link.contract import (
+    Connected,
+    Delivery,
+    Disconnected,
+    Link,
+    LinkError,
+    LinkEvent,
+    PublishRefused,
+    SubscriptionRefused,
+)
+from edge_opid.source.backlog import Backlog, BacklogParts, DecodeReading, Encode
+from edge_opid.source.folder_lock import FolderLock
+from edge_opid.source.number import FIRST_SEQ, NOTHING, ReadingNumber, new_boot
+from edge_opid.source.settings import SourceConfig, SourceCounters
+from edge_opid.source.spool import SourceError, Spool
 from edge_opid.source.window import ResendWindow
-from edge_opid.store.whole_file import sync_folder
-from edge_opid.wire import LIMITS
 
-Encode = Callable[[int, int, int, Mapping[str, float], Any], bytes]
-DecodeReading = Callable[[bytes], tuple[int, Mapping[str, float], Any]]
 DecodeAck = Callable[[bytes], tuple[int, int, int]]
-BOOT_MAX = LIMITS.integer_max - CHANCE  # of a boot that leaves room for a higher one
 PUMP_S = 0.2  # how long the background thread waits for an acknowledgement at a time
+DRAIN_S = 5.0  # for what is queued to reach the broker
+FOLDER_S = 15.0  # for another script to leave the folder when it is asked to
 
 
 class Source:
@@ -79,6 +73,7 @@ class Source:
     be possible: it stands for one that is lost.
 
     >>> import json, tempfile
+    >>> from pathlib import Path
     >>> from edge_opid.testing import MemoryBroker, MemoryLink
     >>> folder = tempfile.TemporaryDirectory()
     >>> config = SourceConfig(
@@ -107,29 +102,38 @@ class Source:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = SourceCounters()
-        self.trouble = ""
-        """What failed at the last turn; empty while all is well."""
+        self.unacknowledged = 0
+        """How many readings `close` has left in the spool."""
         self._config, self._link = config, link
-        self._encode, self._decode, self._decode_ack = encode_reading, decode_reading, decode_ack
+        self._decode_ack = decode_ack
         self._wall, self._monotonic = wall, monotonic
         self._lock = threading.RLock()
+        self._trouble = ""  # of our own: the disk, mostly
+        self._link_trouble, self._refusal = "", ""  # of the link; and where only people can help
+        self._away_since: float | None = None  # when the link began to be without a broker
         encode_reading(0, FIRST_SEQ, 0, {}, None)  # it must know a lost reading when it meets one
-        self._guard, self._spool, self.boot = self._opened(config, int(wall()))
-        self._seq = FIRST_SEQ - 1
-        mark = self._spool.mark
-        self._window = ResendWindow(config.window, config.resend_s, acknowledged=mark)
-        self._queued_to = mark  # the last number that joined the window
-        self._ahead: tuple[ReadingNumber, bytes] | None = (
-            None  # read from the spool, not yet joined
+        self._guard, self._spool, boot = self._opened(config, int(wall()))
+        self._worked_before = self._spool.mark > NOTHING
+        self._window = ResendWindow(config.window, config.resend_s)
+        parts = BacklogParts(
+            spool=self._spool,
+            window=self._window,
+            counters=self.counters,
+            encode=encode_reading,
+            decode=decode_reading,
+            boot_above=self._boot_above,
+            attempt=self._try,
+            now_ms=self._now_ms,
         )
+        self._backlog = Backlog(parts, boot, config.reading_topic)
         self._synced_at = monotonic()
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
 
-    def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[TextIO, Spool, int]:
+    def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[FolderLock, Spool, int]:
         """The folder is ours: its lock, its spool, and one more boot."""
         config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        guard = _only_one(config.folder)
+        guard = FolderLock(config.folder, FOLDER_S if config.background else 0.0)
         try:
             spool = Spool(config.folder, config.spool_bytes_max, drop_oldest=config.drop_oldest)
             return guard, spool, new_boot(config.folder, epoch_s, spool.last.boot)
@@ -141,16 +145,54 @@ class Source:
         """One more boot for this life, on disk."""
         return new_boot(self._config.folder, int(self._wall()), known)
 
+    def _now_ms(self) -> int:
+        return int(self._wall() * 1000)
+
     def __enter__(self) -> Source:
+        self._away_since = self._monotonic()
         self._link.subscribe([self._config.ack_topic])
         self._link.start()
         if self._config.background:
+            self._await_answer()
             self._thread = threading.Thread(target=self._run, name="source", daemon=True)
             self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(0.0 if kind is KeyboardInterrupt else None)
+        if self._refusal and self.unacknowledged and kind is None:
+            raise LinkError(f"{self._refusal} (readings left in the spool: {self.unacknowledged})")
+
+    def _await_answer(self) -> None:
+        """Until the broker has taken us, or not, or for a while; see above for when that raises."""
+        deadline = self._monotonic() + self._config.connect_s
+        while self._is_unanswered() and (left := deadline - self._monotonic()) > 0:
+            delivery = self._link.poll(left)  # returns when there is an event, too
+            with self._lock:
+                if delivery is not None:
+                    self._try(partial(self._hear, delivery))
+                self._hear_events()
+        if self._refusal and not self._worked_before:
+            self.close(0.0)
+            raise LinkError(self._refusal)
+
+    def _is_unanswered(self) -> bool:
+        return self._away_since is not None and not self.counters.disconnected
+
+    @property
+    def boot(self) -> int:
+        """Which life of the script this is: the first half of its readings' numbers."""
+        return self._backlog.boot
+
+    @property
+    def next_number(self) -> ReadingNumber:
+        """The number of the reading that is taken next."""
+        return ReadingNumber(self._backlog.boot, self._backlog.seq + 1)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong now, with the disk or with the connection; empty while all is well."""
+        return self._trouble or self._link_trouble
 
     @property
     def pending(self) -> int:
@@ -167,25 +209,18 @@ class Source:
     ) -> ReadingNumber:
         """Take a reading into the spool and on its way.
 
-        Returns its number, which it keeps unless the node knows a higher boot of this source.
+        Returns its number, which it keeps unless the node knows a higher boot of this source, or
+        former lives have left something (see `backlog`).
 
         It raises only for a reading that is not taken: `ValueError` where it cannot be encoded,
         `SpoolFullError` or `SpoolError` where the disk has no place for it, `SourceError` where
         nobody would send it any more.
         """
         if time_ms is None:
-            time_ms = int(self._wall() * 1000)
+            time_ms = self._now_ms()
         with self._lock:
             self._check_alive()
-            number = ReadingNumber(self.boot, self._seq + 1)
-            payload = self._encode(number.boot, number.seq, time_ms, values, label)
-            try:
-                self._spool.append(number, payload)
-            except (SpoolFullError, SpoolError):
-                self.counters.refused += 1
-                raise
-            self._seq = number.seq
-            self.counters.sent += 1
+            number = self._backlog.take(values, label, time_ms)
             self._try(self._sync_if_due)
             self._try(self._transmit)
             return number
@@ -200,9 +235,9 @@ class Source:
             well &= self._try(self._transmit)
             well &= self._try(self._sync_if_due)
             if well:
-                self.trouble = ""
+                self._trouble = ""
 
-    def drained(self, timeout_s: float = 0.0) -> bool:
+    def drained(self, timeout_s: float = 0.0, give_up: Callable[[], bool] = lambda: False) -> bool:
         """Whether the node has acknowledged everything; waits for it, at most this long."""
         deadline = self._monotonic() + timeout_s
         while not self._over.is_set():
@@ -210,32 +245,59 @@ class Source:
                 self.pump()
             with self._lock:
                 read_all = self._try(self._transmit)
-                if read_all and not self._window and self._ahead is None:
+                if read_all and self._backlog.is_empty:
                     return True
-            if self._monotonic() >= deadline:
+            if self._monotonic() >= deadline or give_up():
                 return False
             time.sleep(0.01)
         return False
 
-    def close(self, drain_s: float = 5.0) -> None:
-        """Sync and end. What is not acknowledged is sent by the next life of the script."""
+    def close(self, leave_s: float | None = None) -> int:
+        """Wait for acknowledgements, sync, end; how many readings are left for the next life.
+
+        It waits `leave_s` at most (by default that of the configuration), and not at all without
+        the thread that hears them.
+        """
         if self._over.is_set():
-            return
+            return self.unacknowledged
+        try:
+            if self._thread is not None:
+                wait_s = self._config.leave_s if leave_s is None else leave_s
+                self.drained(wait_s, give_up=self._is_vain)
+        finally:
+            self._end()
+        if self.unacknowledged and self._config.background:
+            topic, why = self._config.reading_topic, self.trouble or "no acknowledgement so far"
+            log.warning("readings left", topic=topic, readings=self.unacknowledged, why=why)
+        return self.unacknowledged
+
+    def _is_vain(self) -> bool:
+        """Whether nobody will acknowledge anything soon, or another script wants to go on."""
+        with self._lock:
+            since = self._away_since
+            away = since is not None and self._monotonic() >= since + self._config.connect_s
+            return away or bool(self._refusal) or self._guard.is_wanted()
+
+    def _end(self) -> None:
         self._over.set()
         if self._thread is not None:
-            self._thread.join(drain_s + PUMP_S)
-        self._link.stop(drain_s)
+            self._thread.join(DRAIN_S + PUMP_S)
+        self._link.stop(DRAIN_S if self._link.connected else 0.0)
         try:
+            self._try(self._count_left)
             self._spool.close()
         finally:
             self._guard.close()
+
+    def _count_left(self) -> None:
+        self.unacknowledged, _ = self._spool.count_waiting()
 
     def _run(self) -> None:
         try:
             while not self._over.is_set():
                 self._try(self._wait)
                 self.pump()
-                if self.trouble:
+                if self._trouble:
                     self._over.wait(PUMP_S)  # a disk in trouble is not helped by haste
         finally:
             if not self._over.is_set():
@@ -247,7 +309,7 @@ class Source:
             step()
         except Exception as error:  # noqa: BLE001 - see above; it is counted and logged, never lost
             self.counters.faults += 1
-            self.trouble = str(error) or type(error).__name__
+            self._trouble = str(error) or type(error).__name__
             if log.worth_a_line(self.counters.faults):
                 bug = not isinstance(error, (OSError, OpidError))
                 self._complain("source in trouble", trace=bug)
@@ -291,70 +353,52 @@ class Source:
         except ValueError:
             self.counters.bad_acks += 1
         else:
-            self._take_acknowledgement(ReadingNumber(boot, seq), newest)
+            known = self.counters.acknowledged
+            self._backlog.acknowledge(ReadingNumber(boot, seq), newest, self._monotonic())
+            if self.counters.acknowledged > known and self._link.connected:
+                self._link_trouble = self._refusal = ""  # whatever it was, readings get through
         finally:
             self._link.acknowledge(delivery)
 
-    def _take_acknowledgement(self, upto: ReadingNumber, newest: int = 0) -> None:
-        self._fill()
-        if upto > ReadingNumber(self.boot, self._seq) or newest > BOOT_MAX:
-            self.counters.bad_acks += 1  # somebody else uses this source's id
-            return
-        if upto.boot != self._window.boot:
-            return
-        if self._window.acknowledge(upto, self._monotonic()):
-            self.counters.acknowledged += 1
-            self._queued_to = max(self._queued_to, upto)
-            if self._ahead is not None and self._ahead[0] <= upto:
-                self._ahead = None
-            self._spool.acknowledge(upto)
-            self._fill()
-        if newest > upto.boot == self._window.boot:
-            self._renumber(newest)
+    def _hear_events(self) -> None:
+        while (event := self._link.poll_event()) is not None:
+            self._hear_event(event)
 
-    def _renumber(self, newest: int) -> None:
-        """The node takes no more of this boot: go on above `newest` with all it has not applied."""
-        former, lost = self.boot, 0
-        last = self._spool.mark
+    def _hear_event(self, event: LinkEvent) -> None:
+        """What happens to the connection: for `trouble`, the log, and whoever leaves the block."""
+        topic = self._config.reading_topic
+        match event:
+            case Connected(session_present):
+                self._away_since, self._link_trouble, self._refusal = None, "", ""
+                if not session_present:
+                    self._window.resend_all(self._monotonic())
+            case Disconnected(reason, refused):
+                if self._away_since is None:
+                    self._away_since = self._monotonic()
+                self._link_trouble, self._refusal = reason, reason if refused else ""
+                self.counters.disconnected += 1
+                if log.worth_a_line(self.counters.disconnected):
+                    log.warning("disconnected", topic=topic, reason=reason, refused=refused)
+            case SubscriptionRefused(filter_, reason):
+                self._be_refused(f"the broker does not let this client read {filter_}: {reason}")
+            case PublishRefused(refused_topic, reason):
+                self._be_refused(
+                    f"the broker does not let this client write {refused_topic}: {reason}"
+                )
 
-        def renumbered(number: ReadingNumber, new: ReadingNumber, payload: bytes) -> bytes:
-            nonlocal last, lost
-            known = max(last, self._queued_to)  # up to there, what is missing was counted
-            lost += max(0, number.seq - expected_after(known, number.boot).seq)
-            last = number
-            try:
-                time_ms, values, label = self._decode(payload)
-            except ValueError:  # another version wrote it: the node would not read it either
-                lost += 1
-                time_ms, values, label = int(self._wall() * 1000), {}, None
-            return self._encode(*new, time_ms, values, label)
-
-        boot = self._boot_above(max(newest, self.boot))
-        self._seq = self._spool.renumber(boot, renumbered)
-        self.boot, self._queued_to, self._ahead = boot, ReadingNumber(boot, 0), None
-        self._window.clear()
-        self.counters.renumbered += self._seq
-        self.counters.lost += lost
-        log.warning(
-            "readings renumbered",
-            topic=self._config.reading_topic,
-            readings=self._seq,
-            lost=lost,
-            boot=former,
-            newest=newest,
-            now=boot,
-        )
-        self._fill()
-
-    def _fill(self) -> None:
-        """Let the window take from the spool what it has room for."""
-        while self._refill():
-            pass
+    def _be_refused(self, sentence: str) -> None:
+        """Connected, but not allowed what a source needs."""
+        refusal = f"{sentence}; allow it in the broker's access rules"
+        if refusal != self._refusal:
+            log.error("broker refuses", topic=self._config.reading_topic, why=refusal)
+        self._refusal = self._link_trouble = refusal
 
     def _transmit(self) -> None:
         """Fill the window from the spool and hand what is due to the link."""
-        self._fill()
-        if not self._link.connected:
+        connected = self._link.connected
+        self._hear_events()  # of a new connection, before anything is sent on it
+        self._backlog.fill()
+        if not connected:
             return  # the spool is the better place to wait: the link's queue is small
         due = self._window.take_due(self._monotonic())
         for place, pending in enumerate(due):
@@ -362,26 +406,6 @@ class Source:
                 for refused in due[place:]:
                     self._window.return_unsent(refused)
                 return
-
-    def _refill(self) -> bool:
-        """Let one more reading join the window, or stand in for one that is lost."""
-        if self._ahead is None:
-            self._ahead = self._spool.read_next()
-        if self._ahead is None or not self._window.takes(self._ahead[0]):
-            return False
-        number, payload = self._ahead
-        if number.boot != self._queued_to.boot:
-            self._try(self._spool.settle)  # or the boot before could come again after this
-        expected = expected_after(self._queued_to, number.boot)
-        if expected < number:
-            payload = self._encode(*expected, int(self._wall() * 1000), {}, None)
-            number = expected
-            self.counters.lost += 1
-        else:
-            self._ahead = None
-        self._window.add(number, payload)
-        self._queued_to = number
-        return True
 
     def _sync_if_due(self) -> None:
         waited_s = self._monotonic() - self._synced_at
@@ -391,68 +415,3 @@ class Source:
             self._spool.sync()
         if not self._spool.unsynced:
             self._synced_at = self._monotonic()
-
-
-def _only_one(folder: Path) -> TextIO:
-    """Hold the folder for this process; two scripts would give two readings the same number.
-
-    Nobody else may open the file: a shared lock, for which reading is enough, would keep us out.
-    """
-    handle = -1
-    try:
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        os.fchmod(handle, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if handle >= 0:
-            os.close(handle)
-        raise SpoolError(
-            error.errno,
-            f"spool {folder} is in use by another script, or its lock file is another user's: "
-            "give each script its own folder",
-        ) from error
-    sync_folder(folder.parent)
-    return os.fdopen(handle, "r+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceConfig:
-    """Where a source keeps its spool, which topics it uses, and its bounds."""
-
-    folder: Path
-    reading_topic: str
-    ack_topic: str
-    spool_bytes_max: int = 16 * 2**20  # a day and a half of 100-byte readings, one a second
-    drop_oldest: bool = False  # the default refuses: the script knows best what to do
-    sync_every: int = 32
-    sync_s: float = 1.0
-    window: int = 256
-    resend_s: float = 10.0  # longer than a node's commit interval, or every reading goes twice
-    background: bool = True  # a thread hears acknowledgements; without it, call `pump`
-
-    def __post_init__(self) -> None:
-        for name in ("spool_bytes_max", "sync_every", "window"):
-            _check(name, getattr(self, name), (int,), LIMITS.integer_max)
-        for name in ("sync_s", "resend_s"):
-            _check(name, getattr(self, name), (int, float), DURATION_S_MAX)
-
-
-def _check(name: str, value: Any, kinds: tuple[type, ...], high: float) -> None:
-    number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not (number and 0 < value <= high):  # NaN is above nothing
-        what = "a number" if float in kinds else "a whole number"
-        complaint = f"must be {what} above 0 and at most {high:g}, got {shown(value)}"
-        raise SettingError(name, complaint)
-
-
-@dataclass(slots=True, kw_only=True)
-class SourceCounters:
-    """What happened to the readings."""
-
-    sent: int = 0  # taken by `send`
-    refused: int = 0  # not taken: spool full, or disk at fault
-    faults: int = 0  # failed reads, syncs, deletions: survived, and tried again
-    acknowledged: int = 0  # acknowledgements that were news
-    bad_acks: int = 0  # undecodable, or beyond anything ever sent
-    renumbered: int = 0  # given another number: the node knew a higher boot of this source
-    lost: int = 0  # dropped or rotten, sent as a reading without values

@@ -167,6 +167,14 @@ class Spool:
                 return found.number, found.payload
         return None
 
+    def count_waiting(self) -> tuple[int, int]:
+        """How many readings are not acknowledged, and of how many boots they are."""
+        try:
+            boots = [number.boot for number, _ in self._waiting()]
+        except OSError as error:
+            raise self._error(error) from error
+        return len(boots), len(set(boots))
+
     def acknowledge(self, number: ReadingNumber) -> None:
         """Everything up to this number may be forgotten.
 

@@ -8,7 +8,16 @@ touches the file system.
 from edge_opid.store.disk import Disk
 from edge_opid.store.errors import Note, StoreError
 from edge_opid.store.limits import StoreLimits
-from edge_opid.store.real_disk import RealDisk
+from edge_opid.store.real_disk import FolderToRead, RealDisk
 from edge_opid.store.store import Recovered, Store
 
-__all__ = ["Disk", "Note", "RealDisk", "Recovered", "Store", "StoreError", "StoreLimits"]
+__all__ = [
+    "Disk",
+    "FolderToRead",
+    "Note",
+    "RealDisk",
+    "Recovered",
+    "Store",
+    "StoreError",
+    "StoreLimits",
+]

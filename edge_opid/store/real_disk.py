@@ -73,6 +73,9 @@ class RealDisk:
         fd = os.open(name, flags, 0o600, dir_fd=self._folder_fd)
         try:
             os.fchmod(fd, 0o600)
+            if os.geteuid() == 0:  # `sudo opid-node classes …`: the service has to write it
+                owner = os.fstat(self._folder_fd)
+                os.fchown(fd, owner.st_uid, owner.st_gid)
             _reserve(fd, size)
         except OSError:
             os.close(fd)
@@ -186,6 +189,27 @@ class RealDisk:
         fd = self._open.pop(name, None)
         if fd is not None:
             os.close(fd)
+
+
+class FolderToRead(RealDisk):
+    """The files of a folder that is there, only to be read: nothing is made, locked or written.
+
+    Another process may be writing meanwhile: look at `names` before and after, and once more if
+    they differ.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._open, self._read_only = {}, set()
+        self._folder_fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    def _refuse(self, *_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.folder))
+
+    create = write = sync = replace = remove = sync_names = _refuse  # type: ignore[assignment]
+
+    def _open_file(self, name: str, *, writing: bool) -> int:  # noqa: ARG002
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._folder_fd)
 
 
 def _make_folder(folder: Path) -> None:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
+from typing import Unpack
 
 from edge_opid.link.contract import (
     Connected,
     Delivery,
     Disconnected,
-    LinkCounters,
     LinkError,
     LinkEvent,
-    Will,
 )
-from edge_opid.link.queues import AckOrder, Mailbox, Outbox, Outgoing
+from edge_opid.link.queues import Mailbox, Outbox
 from edge_opid.testing.memory_broker import MemoryBroker, Session
-from edge_opid.wire.topics import check_filter, check_topic
+from edge_opid.testing.unthreaded import SessionSettings, UnthreadedLink
+from edge_opid.wire.topics import check_filter
 
 __all__ = ["MemoryBroker", "MemoryLink"]
 
 
-class MemoryLink:
+class MemoryLink(UnthreadedLink):
     """A `Link` for tests and simulators. It never waits and never reads a clock.
 
     It connects, and connects again, when it is polled while the broker is up.
@@ -44,23 +43,14 @@ class MemoryLink:
         broker: MemoryBroker,
         client_id: str,
         *,
-        will: Will | None = None,
-        persistent: bool = True,
-        inflight_max: int = 256,
         outbox_messages_max: int = 1_024,
+        **session: Unpack[SessionSettings],
     ) -> None:
-        self.counters = LinkCounters()
+        super().__init__(Outbox(outbox_messages_max, bytes_max=2**30), **session)
         self._broker = broker
         self._client_id = client_id
-        self._will = will
-        self._persistent = persistent
-        self._inflight_max = inflight_max
         self._session: Session | None = None
-        self._filters: dict[str, int] = {}
-        self._order = AckOrder()
-        self._outbox = Outbox(outbox_messages_max, bytes_max=2**30)
-        self._events = Mailbox(1, 1, threading.Condition())
-        self._running = False
+        self._events = Mailbox(1, 1)
 
     @property
     def connected(self) -> bool:
@@ -98,40 +88,16 @@ class MemoryLink:
             if self._session is not None:
                 self._session.subscriptions.pop(filter_, None)
 
-    def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> bool:
-        """Hand the message to the broker, or queue it while there is none."""
-        if not self._running:
-            self.counters.refused["not running"] += 1
-            return False
-        if not self._outbox.offer(Outgoing(check_topic(topic), payload, qos, retain)):
-            self.counters.refused["queue full"] += 1
-            return False
-        self._flush()
-        return True
-
     def poll(self, timeout_s: float = 0.0) -> Delivery | None:  # noqa: ARG002 - never waits
         """The next delivery, or None at once."""
         self._connect()
         taken = self._session.take_message() if self._session is not None else None
-        if taken is None:
-            return None
-        packet_id, message = taken
-        self.counters.received += 1
-        receipt = self._order.add(packet_id) if message.qos > 0 else None
-        return Delivery(message.topic, message.payload, message.qos, message.retain, receipt)
+        return None if taken is None else self._received(*taken)
 
-    def acknowledge(self, delivery: Delivery) -> None:
-        """The broker may forget this delivery, and all that waited for it to come first."""
-        if delivery.receipt is None:
-            return
-        ready = self._order.acknowledge(delivery.receipt)
-        if ready is None:
-            self.counters.acks_stale += 1
-            return
-        for packet_id in ready:
-            if self._session is not None:
-                self._session.inflight.pop(packet_id)
-                self.counters.acknowledged += 1
+    def _confirm(self, packet_id: int) -> None:
+        if self._session is not None:
+            self._session.inflight.pop(packet_id)
+            self.counters.acknowledged += 1
 
     def poll_event(self) -> LinkEvent | None:
         """The next thing that happened to the connection, or None."""

@@ -1,8 +1,9 @@
 """What travels between sensors, nodes and gateways: the only place that knows bytes.
 
 Read in this order: `limits` (how much), `ids` and `topics` (where), `messages`, `sensors` and
-`documents` (what), `codec` (as bytes), `envelope` (signed), `foreign` (what other people's devices
-send). `schema`, `arrays` and `reader` are the machinery below.
+`documents` (what), `codec` (as bytes), `envelope` (signed), `labels` (as people write them),
+`foreign` (what other people's devices send). `schema`, `arrays` and `reader` are the machinery
+below.
 
 >>> reading = Reading(boot=1, seq=1, time_ms=0, values={"attic-temp": 21.5}, label="fresh")
 >>> decode(encode(reading), Reading) == reading
@@ -13,13 +14,26 @@ opid/1/farm/n1/reading/attic
 
 from edge_opid.errors import WireError
 from edge_opid.wire.arrays import Matrix, from_bytes, to_bytes
-from edge_opid.wire.codec import MESSAGES_ON, SCHEMA_VERSION, decode, decode_on, encode, to_json
-from edge_opid.wire.documents import Desired, Introduction, SummaryMessage, Weights
+from edge_opid.wire.codec import (
+    MESSAGES_ON,
+    READABLE,
+    SCHEMA_VERSION,
+    decode,
+    decode_on,
+    encode,
+    encode_as,
+    encode_prediction,
+    to_json,
+)
+from edge_opid.wire.documents import AllReadings, Desired, Introduction, SummaryMessage, Weights
 from edge_opid.wire.envelope import digest, open_desired, open_sealed, seal, seal_desired
 from edge_opid.wire.ids import check_id
+from edge_opid.wire.labels import read_label, read_word
 from edge_opid.wire.limits import LIMITS, WireLimits
 from edge_opid.wire.messages import (
+    UNKNOWN,
     Ack,
+    Asked,
     Example,
     InstanceId,
     Label,
@@ -27,11 +41,14 @@ from edge_opid.wire.messages import (
     Prediction,
     Reading,
     Status,
+    Undo,
 )
 from edge_opid.wire.sensors import (
     Event,
+    ScaleMeasured,
     SensorDeployed,
     SensorDescription,
+    SensorRemeasured,
     SensorRetired,
     SensorReturned,
     SensorSilent,
@@ -41,8 +58,12 @@ from edge_opid.wire.topics import Channel, Filter, NodeTopics, Topic, gateway_fi
 __all__ = [
     "LIMITS",
     "MESSAGES_ON",
+    "READABLE",
     "SCHEMA_VERSION",
+    "UNKNOWN",
     "Ack",
+    "AllReadings",
+    "Asked",
     "Channel",
     "Desired",
     "Event",
@@ -56,14 +77,17 @@ __all__ = [
     "NodeTopics",
     "Prediction",
     "Reading",
+    "ScaleMeasured",
     "SensorDeployed",
     "SensorDescription",
+    "SensorRemeasured",
     "SensorRetired",
     "SensorReturned",
     "SensorSilent",
     "Status",
     "SummaryMessage",
     "Topic",
+    "Undo",
     "Weights",
     "WireError",
     "WireLimits",
@@ -72,10 +96,14 @@ __all__ = [
     "decode_on",
     "digest",
     "encode",
+    "encode_as",
+    "encode_prediction",
     "from_bytes",
     "gateway_filters",
     "open_desired",
     "open_sealed",
+    "read_label",
+    "read_word",
     "seal",
     "seal_desired",
     "to_bytes",

@@ -18,24 +18,61 @@ takes most of the time of a reading to do so. A few kilobytes of nothing but map
 cannot be made to build much, so the quick one lets msgpack build them at once, and the message then
 checks itself as always. Whatever is unusual is left to the careful one: the quick one refuses
 nothing, and takes nothing that the other would refuse.
+
+What the world reads (`READABLE`) may also be JSON, with the same keys: a `{` is no beginning of a
+msgpack map, so both can travel on one topic.
+
+>>> to_json(SensorReturned("attic-temp", 1_700_000_000_000))
+b'{"v": 1, "kind": "sensor-returned", "sensor": "attic-temp", "at_ms": 1700000000000}'
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack  # type: ignore[import-untyped]  # ships no types
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.documents import Introduction, SummaryMessage
+from edge_opid.wire.ids import are_ids
 from edge_opid.wire.limits import LIMITS
-from edge_opid.wire.messages import Ack, Example, Label, Message, Prediction, Reading, Status
+from edge_opid.wire.messages import (
+    Ack,
+    Asked,
+    Example,
+    InstanceId,
+    Label,
+    Message,
+    Prediction,
+    Reading,
+    Status,
+    Undo,
+)
 from edge_opid.wire.reader import Reader, pack
-from edge_opid.wire.schema import Blob, Checked, Field, Maybe, NestedField, Scalar, Table, slots_of
-from edge_opid.wire.sensors import SensorDeployed, SensorRetired, SensorReturned, SensorSilent
+from edge_opid.wire.schema import (
+    Blob,
+    Checked,
+    Field,
+    Maybe,
+    NestedField,
+    NumberField,
+    Scalar,
+    Table,
+    fits_text,
+    slots_of,
+)
+from edge_opid.wire.sensors import (
+    ScaleMeasured,
+    SensorDeployed,
+    SensorRemeasured,
+    SensorRetired,
+    SensorReturned,
+    SensorSilent,
+)
 from edge_opid.wire.topics import Channel
 
 SCHEMA_VERSION = 1
@@ -44,20 +81,30 @@ M = TypeVar("M", bound=Message)
 # What may arrive where. `desired` is not here: its bytes are a signed envelope, opened first.
 MESSAGES_ON: dict[Channel, tuple[type[Message], ...]] = {
     Channel.READING: (Reading,),
-    Channel.LABEL: (Label,),
+    Channel.LABEL: (Label, Undo),
     Channel.ACK: (Ack,),
     Channel.PREDICTION: (Prediction,),
+    Channel.ASKED: (Asked,),
     Channel.STATUS: (Status,),
     Channel.EVENT: (
         SensorRetired,
         SensorSilent,
         SensorReturned,
         SensorDeployed,
+        SensorRemeasured,
+        ScaleMeasured,
         Introduction,
         Example,
     ),
     Channel.SUMMARY: (SummaryMessage,),
 }
+READABLE: frozenset[type[Message]] = frozenset(
+    {Prediction, Asked, Status, SensorRetired, SensorSilent, SensorReturned, SensorDeployed}
+    | {SensorRemeasured, ScaleMeasured}
+)
+"""What people and their tools read or write, and so may be JSON. Introductions, examples, summaries
+and all else that only machines exchange is msgpack."""
+JSON_ROOM = 2  # times the bytes of msgpack: digits, quotes and blanks
 
 
 def encode(message: Message) -> bytes:
@@ -70,6 +117,8 @@ def encode(message: Message) -> bytes:
 def decode(payload: bytes, *expected: type[M]) -> M:
     """The message in `payload`, which must be one of the `expected` kinds."""
     by_kind, names, at_most = _kinds(expected)
+    if payload[:1] == b"{" and not READABLE.isdisjoint(expected):
+        payload = _json_as_msgpack(payload, by_kind, names, JSON_ROOM * at_most)
     _check_size(len(payload), at_most, names)
     usual: M | None = read_quickly(payload, by_kind)
     return read_carefully(payload, by_kind, names) if usual is None else usual
@@ -98,10 +147,135 @@ def decode_on(channel: Channel, payload: bytes) -> Message:
     return decode(payload, *expected)
 
 
-def to_json(prediction: Prediction) -> bytes:
-    """A prediction for those who do not speak msgpack: dashboards, Node-RED, Home Assistant."""
-    text = json.dumps(_plain(prediction), ensure_ascii=False, allow_nan=False)
-    return text.encode()
+def to_json(message: Message) -> bytes:
+    """A readable message for those who do not speak msgpack: Home Assistant, Node-RED, people."""
+    payload = _JSON.encode(_plain(message)).encode()
+    _check_size(len(payload), JSON_ROOM * message.bytes_max, message.kind)
+    return payload
+
+
+def encode_as(form: str, message: Message) -> bytes:
+    r"""The bytes in the form a node was told to speak: what is not readable is msgpack anyway.
+
+    >>> encode_as("json", Status.last_will(2, 7, 0))[:24], encode_as("json", Ack(1, 2))[:3]
+    (b'{"v": 1, "kind": "status', b'\x84\xa1v')
+    """
+    return to_json(message) if form == "json" and type(message) in READABLE else encode(message)
+
+
+def encode_prediction(
+    form: str,
+    instance: InstanceId,
+    time_ms: int,
+    label: str,
+    scores: Mapping[str, float],
+    versions: tuple[int, int],
+    predictor: str,
+    confidence: float,
+) -> bytes:
+    """The bytes of a `Prediction` made of what was checked when it came: those of `encode_as`.
+
+    `versions`: of the model and of the layout. For what happens at every reading; scores that are
+    not finite go the way of all messages, and are refused there.
+    """
+    if not math.isfinite(sum(scores.values())):
+        return encode_as(
+            form,
+            Prediction(
+                instance=instance,
+                time_ms=time_ms,
+                label=label,
+                scores=scores,
+                model_version=versions[0],
+                layout_version=versions[1],
+                predictor=predictor,
+                confidence=confidence,
+            ),
+        )
+    if form != "json":
+        plain = {"source": instance.source, "boot": instance.boot, "seq": instance.seq}
+        return pack(
+            {
+                "v": SCHEMA_VERSION,
+                "kind": Prediction.kind,
+                "instance": plain,
+                "time_ms": time_ms,
+                "label": label,
+                "scores": scores,
+                "model_version": versions[0],
+                "layout_version": versions[1],
+                "predictor": predictor,
+                "confidence": confidence,
+            }
+        )
+    said = ", ".join([f"{_quoted(name)}: {score!r}" for name, score in scores.items()])
+    return (  # ids and the names of predictors need no escape
+        f'{{"v": {SCHEMA_VERSION}, "kind": "prediction", "instance": {{"source": '
+        f'"{instance.source}", "boot": {instance.boot}, "seq": {instance.seq}}}, '
+        f'"time_ms": {time_ms}, "label": {_quoted(label)}, "scores": {{{said}}}, '
+        f'"model_version": {versions[0]}, "layout_version": {versions[1]}, '
+        f'"predictor": "{predictor}", "confidence": {confidence!r}}}'
+    ).encode()
+
+
+@lru_cache(maxsize=256)  # a node's classes
+def _quoted(text: str) -> str:
+    return _JSON.encode(text)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)  # `json.dumps` makes one every time
+
+
+def _json_as_msgpack(
+    payload: bytes, by_kind: Mapping[str, type[M]], names: str, at_most: int
+) -> bytes:
+    """The same message in msgpack, which is then checked as any other."""
+    document = parse_json(payload, names, at_most)
+    found = by_kind.get(str(document.get("kind")))
+    if found is not None and found not in READABLE:
+        raise WireError("format", f"a {found.kind} must be msgpack, got JSON")
+    try:
+        return pack(document)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise WireError("format", f"{names} cannot be: {shown(str(error))}") from None
+
+
+def parse_json(payload: bytes, what: str, at_most: int) -> dict[str, Any]:
+    """The JSON object in these bytes, each key once, all numbers finite; or a `WireError`.
+
+    >>> parse_json(b'{"label": "damp"}', "label", 100)
+    {'label': 'damp'}
+    >>> parse_json(b'{"label": NaN}', "label", 100)
+    Traceback (most recent call last):
+    ...
+    edge_opid.errors.WireError: label must be JSON: NaN is no number
+    """
+    _check_size(len(payload), at_most, what)
+    try:
+        found = json.loads(
+            payload.decode(), object_pairs_hook=_json_keys_once, parse_constant=_no_number
+        )
+    except RecursionError:
+        raise WireError("nesting", f"{what} is nested too deeply") from None
+    except ValueError as error:  # not UTF-8, not JSON, a key twice, thousands of digits
+        raise WireError("format", f"{what} must be JSON: {shown_plain(error)}") from None
+    if not isinstance(found, dict):
+        raise WireError("type", f"{what} must be a JSON object, got a {type(found).__name__}")
+    return found
+
+
+def shown_plain(error: Exception) -> str:
+    """An error's own words, on one line and not too long."""
+    words = str(error)
+    return words if len(words) <= 100 and words.isprintable() else shown(words)
+
+
+def _json_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return _each_key_once(tuple(pairs))
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number")
 
 
 def _plain(message: Message) -> dict[str, Any]:
@@ -160,8 +334,8 @@ def _kind_in(payload: bytes, names: str) -> str:
 
 # -- the quick way -------------------------------------------------------------------------------
 
-QUICK_BYTES_MAX = 4_096  # of which 0.7 MB can be made, by maps in maps; 150 values are less
-_OWN: dict[type[Checked], dict[str, type[Checked]] | None] = {}
+QUICK_BYTES_MAX = LIMITS.small_payload_bytes_max  # of which 0.4 MB can be made, by maps in maps
+_OWN: dict[type[Checked], _Shape | None] = {}
 
 
 def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
@@ -169,47 +343,93 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
     if len(payload) > QUICK_BYTES_MAX:
         return None
     try:
-        found = msgpack.unpackb(
-            payload,
-            object_pairs_hook=_each_key_once,
-            max_map_len=LIMITS.map_keys_max,
-            max_array_len=0,
-            max_bin_len=0,
-            max_ext_len=0,
+        found = _each_key_once(
+            msgpack.unpackb(
+                payload,
+                object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
+                max_map_len=LIMITS.map_keys_max,
+                max_array_len=0,
+                max_bin_len=0,
+                max_ext_len=0,
+            )
         )
         version, record = found.pop("v"), by_kind[found.pop("kind")]
-        ours = type(version) is int and version == SCHEMA_VERSION
-        return _built(record, found) if ours else None
+        if type(version) is not int or version != SCHEMA_VERSION:
+            return None
+        if record is Reading:
+            return _usual_reading(found) or _built(record, found)
+        return _built(record, found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
 
 
-def _each_key_once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    listed = list(pairs)  # msgpack's pure Python form gives a generator
-    found = dict(listed)
-    if len(found) != len(listed):
+def _usual_reading(found: dict[str, Any]) -> Reading | None:
+    """The reading of these fields, each looked at where it stands; None if any is not as usual."""
+    boot, seq, time_ms, label = found["boot"], found["seq"], found["time_ms"], found.get("label")
+    values = found["values"] = _each_key_once(found["values"])
+    most = LIMITS.integer_max
+    if (
+        len(found) == (5 if "label" in found else 4)
+        and type(boot) is type(seq) is type(time_ms) is int
+        and 0 <= boot <= most
+        and 1 <= seq <= most
+        and 0 <= time_ms <= most
+        and (label is None or (type(label) is str and len(label) <= 64 and fits_text(label)))
+        and len(values) <= LIMITS.sensors_max
+        and are_ids(tuple(values))
+        and _NUMBER.all_fit(values.values())
+    ):
+        return Reading.unchecked(boot, seq, time_ms, values, label)
+    return None
+
+
+_NUMBER = NumberField()
+
+
+def _each_key_once(pairs: Any) -> dict[str, Any]:
+    """The map that was read as a tuple of pairs."""
+    if type(pairs) is dict:
+        return pairs
+    if type(pairs) is not tuple:
+        raise TypeError("no map")  # an array is a list, and pairs are none
+    found = dict(pairs)
+    if len(found) != len(pairs):
         raise ValueError("a key comes twice")
     return found
 
 
 def _built(record: type[Checked], found: dict[str, Any]) -> Checked | None:
     """The record of these fields; a key too many or too few is a TypeError."""
-    inner = _OWN[record] if record in _OWN else _OWN.setdefault(record, _inner_records(record))
-    if inner is None:
+    shape = _OWN[record] if record in _OWN else _OWN.setdefault(record, _shape_of(record))
+    if shape is None or not shape.unusual.isdisjoint(found):
         return None
-    for name, kind in inner.items():
-        if found.get(name) is not None:
-            found[name] = _built(kind, found[name])
+    for name, value in found.items():
+        if type(value) is tuple:  # a map: a record of ours, or a table
+            table = _each_key_once(value)
+            found[name] = _built(shape.inner[name], table) if name in shape.inner else table
+        elif name in shape.inner and value is not None:
+            return None
     return record(**found)
 
 
-def _inner_records(record: type[Checked]) -> dict[str, type[Checked]] | None:
-    """Which fields are records themselves; None where bytes or arrays are among them."""
-    inner = {}
+class _Shape(NamedTuple):
+    """What the quick way must know of a record."""
+
+    inner: dict[str, type[Checked]]
+    """Which fields are records themselves."""
+    unusual: frozenset[str]
+    """Those that may be missing, and are bytes or arrays: as the silent sensors of a status."""
+
+
+def _shape_of(record: type[Checked]) -> _Shape | None:
+    """None where bytes or arrays are always there."""
+    inner, unusual = {}, set()
     for slot in slots_of(record).values():
         field: Field = slot.field.field if isinstance(slot.field, Maybe) else slot.field
         if isinstance(field, NestedField):
             inner[slot.name] = field.record
         elif isinstance(field, Blob) or not isinstance(field, (Scalar, Table)):
-            return None
-    return inner
+            if slot.required:
+                return None
+            unusual.add(slot.name)
+    return _Shape(inner, frozenset(unusual))

@@ -108,6 +108,23 @@ class Introduction(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllReadings(Checked):
+    """The sums over all readings of a learner, labelled or not: how its sensors go together.
+
+    `gram` is as in `SummaryMessage`, of the same columns; `readings` and `evidence`, too.
+    """
+
+    kind: ClassVar[str] = "all_readings"
+    readings: Count
+    evidence: NotNegative
+    gram: Bytes
+
+    def gram_array(self) -> NDArray[np.float32]:
+        """The upper triangle of G, row by row, as one row of numbers."""
+        return from_bytes(self.gram)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryMessage(Message):
     """A learner's statistics for one layout: all that a gateway needs to pool nodes.
 
@@ -116,10 +133,12 @@ class SummaryMessage(Message):
     the living ones, since a node without one of its sensors sums over fewer columns. `vanishing`
     are those of them that were expected to go; a `Layout` of both has the columns in this order.
     `readings` is how many were learned, `evidence` what they still weigh after forgetting.
+    `everything` is missing where its node is told not to learn from readings without labels, is of
+    an older release, or has too many columns for two Gram matrices to fit.
     """
 
     kind: ClassVar[str] = "summary"
-    bytes_max: ClassVar[int] = LIMITS.payload_bytes_max
+    bytes_max: ClassVar[int] = LIMITS.summary_bytes_max
     layout_version: Count
     width: Width
     classes: ClassCount
@@ -131,6 +150,7 @@ class SummaryMessage(Message):
     evidence: NotNegative
     gram: Bytes
     moment: Bytes
+    everything: AllReadings | None = None
 
     def check_together(self) -> None:
         """Both arrays fill their shapes, and the names are different, and of its sensors."""
@@ -138,6 +158,9 @@ class SummaryMessage(Message):
         check_among(self.vanishing, self.sensors, "summary.vanishing")
         check_numbers(self.gram, self.width * (self.width + 1) // 2, "summary.gram")
         check_numbers(self.moment, self.width * self.classes, "summary.moment")
+        if self.everything is not None:
+            entries = self.width * (self.width + 1) // 2
+            check_numbers(self.everything.gram, entries, "summary.everything.gram")
 
     def gram_array(self) -> NDArray[np.float32]:
         """The upper triangle of G, row by row, as one row of numbers."""

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-
-from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
+from typing import TYPE_CHECKING
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.codec import decode, encode
 from edge_opid.wire.documents import Desired
 from edge_opid.wire.limits import LIMITS
+
+if TYPE_CHECKING:  # loaded where there are keys
+    from nacl.signing import SigningKey, VerifyKey
 
 MAGIC = b"opd1"
 PURPOSE = b"edge-opid/1/desired\x00"  # the zero ends it: no purpose is the beginning of another
@@ -85,6 +86,8 @@ def _check_frame(payload: bytes) -> None:
 
 
 def _signed_by(key: VerifyKey, signature: bytes, document: bytes) -> bool:
+    from nacl.exceptions import BadSignatureError  # noqa: PLC0415 - whoever has a key has loaded it
+
     try:
         key.verify(PURPOSE + document, signature)
     except BadSignatureError:

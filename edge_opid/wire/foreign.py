@@ -59,6 +59,7 @@ class ForeignTopic:
     source: str
     fields: Mapping[str, str] | str
     label_field: str | None = None
+    availability: str = ""
     places: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -77,6 +78,26 @@ class ForeignTopic:
                 steps(path)
         if self.label_field is not None:
             steps(self.label_field)
+        if self.availability and Filter(self.availability).text.split("/").count("+") < self.used:
+            raise WireError(
+                "topic",
+                f"availability {shown(self.availability)} must have a + for each that the ids of "
+                f"{shown(self.topic_filter)} use",
+            )
+
+    @property
+    def used(self) -> int:
+        """How many of the + the ids of sensors refer to."""
+        places = [int(each) for name in self.sensors.values() for each in PLACE.findall(name)]
+        return max(places, default=0)
+
+    def sensors_of(self, topic: str) -> list[str]:
+        """Whose availability is told on this topic."""
+        wanted = self.availability.split("/")
+        matched = [
+            level for want, level in zip(wanted, topic.split("/"), strict=False) if want == "+"
+        ]
+        return [fill(name, matched, "sensor") for name in self.sensors.values()]
 
     @property
     def plain(self) -> bool:
@@ -109,8 +130,88 @@ class ForeignTopic:
         check_id(PLACE.sub("x", template), what)
 
 
-def parse(payload: bytes, topic: str, mapping: ForeignTopic) -> tuple[dict[str, float], str | None]:
+@dataclass(frozen=True)
+class TruthTopic:
+    """Where somebody publishes what is so, and which class each value means.
+
+    >>> door = TruthTopic("stat/door/STATE", "", {"on": "open", "off": "shut"})
+    >>> door.label_in(b"ON")
+    'open'
+    >>> TruthTopic("home/mode", "mode", {}).label_in(b'{"battery": 97}') is None
+    True
+    >>> door.label_in(b"unavailable")
+    Traceback (most recent call last):
+    ...
+    edge_opid.errors.WireError: 'unavailable' of 'stat/door/STATE' means no class; known are \
+['on', 'off']
+    """
+
+    topic_filter: str
+    field: str
+    values: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        Filter(self.topic_filter)
+        if self.field:
+            steps(self.field)
+
+    def label_in(self, payload: bytes) -> str | None:
+        """The class that this message means; None where the field is not in it.
+
+        A value is compared as it would be written in JSON, without quotes; where that is not among
+        the values, without regard to capitals: devices say on, On and ON.
+        """
+        found = look_up(read(payload, plain=not self.field), self.field)
+        if found is None:
+            return None
+        text = found.strip() if isinstance(found, str) else _spelled(found, self.field)
+        if not self.values:
+            Text().check(text, f"truth in {self.topic_filter}")
+            return text
+        for wanted in (text, text.lower()):
+            if wanted in self.values:
+                return self.values[wanted]
+        raise WireError(
+            "truth-value",
+            f"{shown(text)} of {self.topic_filter!r} means no class; known are {list(self.values)}",
+        )
+
+
+ONLINE = ("online", "available", "connected", "true")
+OFFLINE = ("offline", "unavailable", "disconnected", "false")
+
+
+def is_online(payload: bytes) -> bool:
+    """Whether a device says that it is there: a word, or JSON with one under `state`.
+
+    Devices say so on a topic beside their values (zigbee2mqtt's `<name>/availability`, Tasmota's
+    `LWT`, ESPHome's `status`), and the broker says it for them when they die.
+
+    >>> is_online(b'{"state": "online"}'), is_online(b"Offline")
+    (True, False)
+    """
+    said = read(payload, plain=payload[:1] != b"{")
+    found = look_up(said, "state") if isinstance(said, dict) else said
+    text = json.dumps(found) if isinstance(found, bool) else found
+    text = text.strip().lower() if isinstance(text, str) else ""
+    if text not in (*ONLINE, *OFFLINE):
+        known = f"{', '.join(ONLINE)} or {', '.join(OFFLINE)}"
+        raise WireError("content", f"{described(found)} must be one of {known}")
+    return text in ONLINE
+
+
+def _spelled(value: Any, where: str) -> str:
+    if not isinstance(value, (int, float)):
+        raise WireError("type", f"{where} must be a word, a number or a truth, got a JSON object")
+    return json.dumps(value)
+
+
+def parse(
+    payload: bytes, topic: str, mapping: ForeignTopic, unfit: list[WireError] | None = None
+) -> tuple[dict[str, float], str | None]:
     """The values by sensor, and the label if there is one. Raises WireError and nothing else.
+
+    What is wrong with the fields that were skipped, though they were there, goes to `unfit`.
 
     >>> heating = ForeignTopic("tele/+/SENSOR", "heating", {"AM2301.Temperature": "{1}"}, "Mode")
     >>> parse(b'{"Mode": "eco", "AM2301": {"Temperature": "19.5"}}', "tele/hall/SENSOR", heating)
@@ -121,7 +222,7 @@ def parse(payload: bytes, topic: str, mapping: ForeignTopic) -> tuple[dict[str, 
     matched = mapping.matched(topic)
     document = read(payload, plain=mapping.plain)
     values: dict[str, float] = {}
-    unfit: WireError | None = None
+    unfit = [] if unfit is None else unfit
     for path, template in mapping.sensors.items():
         try:
             sensor = fill(template, matched, "sensor")
@@ -129,9 +230,13 @@ def parse(payload: bytes, topic: str, mapping: ForeignTopic) -> tuple[dict[str, 
             if found is not None:
                 values.setdefault(sensor, to_number(found, path or "payload"))
         except WireError as error:
-            unfit = unfit or error
+            unfit.append(error)
     if not values:
-        raise unfit or WireError("missing", f"none of {shown(list(mapping.sensors))} in {topic!r}")
+        raise (
+            unfit[0]
+            if unfit
+            else WireError("missing", f"none of {shown(list(mapping.sensors))} in {topic!r}")
+        )
     return values, label_of(document, mapping.label_field)
 
 

@@ -9,21 +9,22 @@ from dataclasses import dataclass
 class WireLimits:
     """The promises about size that both ends rely on. They are part of the schema version.
 
-    The large ones follow from one promise: a layout of 160 columns with 16 classes, whose
-    summary is 160·161/2 + 160·16 numbers in float32.
+    The largest follows from one promise: a layout of 320 columns with 16 classes, whose summary is
+    320·321/2 + 320·16 numbers in float32.
 
-    >>> (160 * 161 // 2 + 160 * 16) * 4 < LIMITS.payload_bytes_max
+    >>> (320 * 321 // 2 + 320 * 16) * 4 < LIMITS.summary_bytes_max
     True
     """
 
-    payload_bytes_max: int = 81_920  # the largest summary: 61,760 of numbers, 10,880 of names; room
+    payload_bytes_max: int = 81_920  # the largest order: 320·16 weights are 20,480; a kernel's more
+    summary_bytes_max: int = 245_760  # 225,920 of numbers, 10,880 of names; room. Nodes get none
     small_payload_bytes_max: int = 8_192  # an example of 160 sensors is 7.1 kB; room
     sensors_max: int = 160  # in a layout, and so in one reading
-    columns_max: int = 160  # d; with hats at 8 knots that is 20 sensors
+    columns_max: int = 320  # d, as far as a node's memory goes; with 8 hats that is 39 sensors
     classes_max: int = 16  # they multiply every matrix that travels
     knots_max: int = 32  # the figures of the lift rest on 8
     matrices_max: int = 16  # W, V and a few more make a model
-    counts_max: int = 64  # what a node counts, by name
+    counts_max: int = 160  # what a node counts, by name: all of `edge_opid.reasons` and room
     reasons_max: int = 16  # why a node is degraded: more would not be read
     map_keys_max: int = 160  # as many as the longest map, the values of a reading
     id_chars_max: int = 32  # the longest topic is then 113 characters

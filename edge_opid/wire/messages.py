@@ -35,7 +35,13 @@ Counts = Annotated[Mapping[str, int], Table(Identifier(), Whole(), LIMITS.counts
 Rates = Annotated[
     Mapping[str, float], Table(Identifier(), NumberField(low=0.0), LIMITS.reasons_max)
 ]
+Sure = Annotated[float, NumberField(low=0.0)]
 Reasons = Annotated[tuple[str, ...], Many(Text(), LIMITS.reasons_max)]
+
+
+UNKNOWN = "unknown"
+"""What a prediction says before anything was learned, and where its node is less sure than it was
+told to be. No class may have this name."""
 
 
 class Message(Checked):
@@ -82,20 +88,69 @@ class Reading(Message):
 class Label(Message):
     """The truth about an instance, which may come late: by its number, or by its time.
 
+    It may also be about every instance of a stretch of time, from `from_ms` until `until_ms` (or
+    until now). Without any of them it is what a person says who looks at the thing: about now.
+
     >>> Label("fresh", time_ms=1_700_000_000_000).instance
     >>> Label("fresh", InstanceId("attic", boot=3, seq=12)).time_ms
+    >>> Label("fresh").is_about_now
+    True
     """
 
     kind: ClassVar[str] = "label"
     label: Line
     instance: InstanceId | None = None
     time_ms: Millis | None = None
+    from_ms: Millis | None = None
+    until_ms: Millis | None = None
+
+    @property
+    def is_about_now(self) -> bool:
+        """Whether it names no instance and no time."""
+        return self.instance is None and self.time_ms is None and self.from_ms is None
 
     def check_together(self) -> None:
         """Two ways to say which instance could disagree."""
-        if (self.instance is None) == (self.time_ms is None):
-            both = "neither" if self.instance is None else "both"
-            raise WireError("content", f"label must have instance or time_ms, got {both}")
+        _check_which(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Undo(Message):
+    """A label was a mistake: that of an instance, or all of a stretch of time, are taken back.
+
+    Without either it is the label that was learned last.
+
+    >>> Undo(InstanceId("attic", boot=3, seq=12)).is_about_the_last
+    False
+    """
+
+    kind: ClassVar[str] = "undo"
+    instance: InstanceId | None = None
+    time_ms: Millis | None = None
+    from_ms: Millis | None = None
+    until_ms: Millis | None = None
+
+    @property
+    def is_about_the_last(self) -> bool:
+        """Whether it names no instance and no time."""
+        return self.instance is None and self.time_ms is None and self.from_ms is None
+
+    def check_together(self) -> None:
+        """As with a label."""
+        _check_which(self)
+
+
+def _check_which(said: Label | Undo) -> None:
+    """One way to say which instance; a stretch of time has a beginning, and ends after it."""
+    ways = {"instance": said.instance, "time_ms": said.time_ms, "from_ms": said.from_ms}
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise WireError("content", f"{said.kind} must have one of {list(ways)}, got {given}")
+    if said.until_ms is not None and (said.from_ms is None or said.until_ms < said.from_ms):
+        raise WireError(
+            "content",
+            f"{said.kind}.until_ms must come after from_ms, got {said.from_ms} and {said.until_ms}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +178,14 @@ class Ack(Message):
     """Every reading of this `boot` up to `seq` is durably applied; 0 means none of them yet.
 
     The sender may forget what is acknowledged, which is never a reading of another boot, and sends
-    again what is not. A `newest` says that this boot is over: the node has applied readings of
-    that higher one and takes no more of this, so the rest must be numbered anew, above `newest`.
+    again what is not. A higher `newest` says that this boot is over: the node has applied readings
+    of that one and takes no more of this, so the rest must be numbered anew, above `newest`. A
+    `newest` equal to `boot` asks: a number after `seq` is missing, send what follows it again.
 
-    >>> Ack(boot=5, seq=0, newest=5)
+    >>> Ack(boot=5, seq=0, newest=4)
     Traceback (most recent call last):
     ...
-    edge_opid.errors.WireError: ack.newest must be 0 or above ack.boot 5, got 5
+    edge_opid.errors.WireError: ack.newest must be 0 or at least ack.boot 5, got 4
     """
 
     kind: ClassVar[str] = "ack"
@@ -139,9 +195,10 @@ class Ack(Message):
 
     def check_together(self) -> None:
         """A boot cannot be over for the sake of an older one."""
-        if 0 < self.newest <= self.boot:
+        if 0 < self.newest < self.boot:
             raise WireError(
-                "content", f"ack.newest must be 0 or above ack.boot {self.boot}, got {self.newest}"
+                "content",
+                f"ack.newest must be 0 or at least ack.boot {self.boot}, got {self.newest}",
             )
 
 
@@ -151,6 +208,9 @@ class Prediction(Message):
 
     `instance` is the reading that completed it, `time_ms` its time. A version of 0 is the node's
     own, before any gateway. `predictor` says which of the node's predictors was served.
+    `confidence` is how probable it is that its best class is right, and `scores` then are the
+    probabilities of all classes; a file from outside has scores of its own, and no confidence. The
+    label is `unknown` until anything was learned, and below the confidence that is asked for.
     """
 
     kind: ClassVar[str] = "prediction"
@@ -161,14 +221,35 @@ class Prediction(Message):
     model_version: Count
     layout_version: Count
     predictor: Id | None = None
+    confidence: Sure | None = None
 
     def check_together(self) -> None:
-        """The predicted class is one of those that were scored."""
-        if self.label not in self.scores:
+        """The predicted class is one of those that were scored, or none; 1 is as sure as can be."""
+        if self.confidence is not None and self.confidence > 1:
+            raise WireError(
+                "range", f"prediction.confidence must be at most 1, got {self.confidence}"
+            )
+        if self.label not in self.scores and self.label != UNKNOWN:
             scored = shown(sorted(self.scores))
             raise WireError(
                 "content", f"prediction.label must be one of {scored}, got {shown(self.label)}"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Message):
+    """The node would like to know what this instance was: it is unsure, and may ask now and then.
+
+    `label` is its guess, `confidence` how probable that is, and `scores` the probabilities of all
+    classes, the likeliest first. The answer is a `Label` with this `instance` in it.
+    """
+
+    kind: ClassVar[str] = "asked"
+    instance: InstanceId
+    time_ms: Millis
+    label: Line
+    confidence: Sure
+    scores: Scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

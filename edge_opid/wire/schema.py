@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from types import NoneType
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.ids import are_ids, check_id
@@ -90,6 +90,9 @@ class Whole(Scalar):
             )
 
 
+_NUMBERS = frozenset((float, int))
+
+
 @dataclass(frozen=True)
 class NumberField(Scalar):
     """A finite number that float32 can hold; a whole number will do."""
@@ -112,10 +115,13 @@ class NumberField(Scalar):
         return float(value)
 
     def all_fit(self, values: Collection[Any]) -> bool:
-        if set(map(type, values)) != {float} or math.isnan(sum(values)):  # one NaN makes it NaN
+        if not values or not _NUMBERS.issuperset(map(type, values)):
             return False
-        low: float = max(self.low, -self.high)
-        return bool(low <= min(values) and max(values) <= self.high)
+        try:
+            size = math.hypot(*values)  # NaN or inf if one is, and no smaller than the largest
+        except OverflowError:  # a whole number that no float can hold
+            return False
+        return size < self.high / 2 and (self.low <= -self.high or self.low <= min(values))
 
     def all_plain(self, values: Collection[Any]) -> Iterable[Any]:
         return map(float, values)
@@ -156,7 +162,7 @@ class Text(Scalar):
         if (
             type(value) is str
             and len(value) <= LIMITS.text_bytes_max
-            and _fits(value, self.pattern)
+            and fits_text(value, self.pattern)
         ):
             return
         if not isinstance(value, str):
@@ -174,7 +180,7 @@ class Text(Scalar):
 
 
 @lru_cache(maxsize=256)  # a node's classes, in every reading and every prediction
-def _fits(text: str, pattern: str) -> bool:
+def fits_text(text: str, pattern: str = r".+") -> bool:
     """Whether a text is as `Text` wants it."""
     printable = text.isprintable() and re.fullmatch(pattern, text) is not None
     return printable and len(text.encode()) <= LIMITS.text_bytes_max
@@ -301,6 +307,18 @@ class Checked:
             check(value, where)
         self.check_together()
 
+    @classmethod
+    def unchecked(cls, *values: Any) -> Self:
+        """The record of these values, one for each field in order, all of which were checked.
+
+        For what is made of every reading: to check its parts once more would take longer than to
+        learn from it.
+        """
+        made = object.__new__(cls)
+        for put, value in zip(_SETTERS.get(cls) or _setters_of(cls), values, strict=True):
+            put(made, value)
+        return made
+
     def check_together(self) -> None:
         """Raise a WireError if the fields contradict each other."""
 
@@ -360,6 +378,15 @@ def _checks_of(record: type[Checked]) -> tuple[list[tuple[Check, str]], Values]:
     ]
     values: Values = attrgetter(*slots, "kind")  # two names at least, or it gives no tuple
     return _CHECKS.setdefault(record, (checks, values))
+
+
+_SETTERS: dict[type[Checked], list[Callable[[Any, Any], None]]] = {}
+
+
+def _setters_of(record: type[Checked]) -> list[Callable[[Any, Any], None]]:
+    """How each field is set in a record that is frozen for everybody else."""
+    found = [getattr(record, name).__set__ for name in slots_of(record)]
+    return _SETTERS.setdefault(record, found)
 
 
 def _field_for(hint: Any) -> Field:

@@ -30,6 +30,8 @@ def check_knots(knots: tuple[float, ...], where: str) -> None:
 class SensorDescription(Checked):
     """One sensor of a layout: its column, how its values are scaled, when it counts as silent.
 
+    Without a `timeout_s` the node goes by the sensor's own rhythm.
+
     The `id` is the physical thing, the `role` what it measures: columns are roles, so that a
     replacement can take over the history of the sensor it replaces. A value counts as
     (value − reference) / scale, spread over hats at `knots` if there are any.
@@ -40,7 +42,7 @@ class SensorDescription(Checked):
     role: Id
     reference: Real
     scale: Positive
-    timeout_s: Positive
+    timeout_s: Positive | None = None
     knots: Knots = ()
     unit: Line | None = None
 
@@ -53,9 +55,7 @@ class SensorDescription(Checked):
         """How many columns the sensor takes at most.
 
         >>> from dataclasses import replace
-        >>> straight = SensorDescription(
-        ...     id="t1", role="temp", reference=20.0, scale=5.0, timeout_s=60.0
-        ... )
+        >>> straight = SensorDescription(id="t1", role="temp", reference=20.0, scale=5.0)
         >>> straight.columns, replace(straight, knots=(-1.0, 0.0, 1.0)).columns
         (1, 3)
         """
@@ -89,6 +89,35 @@ class SensorReturned(Message):
     kind: ClassVar[str] = "sensor-returned"
     sensor: Id
     at_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class SensorRemeasured(Message):
+    """An operator wants a sensor's scale to be measured anew; it goes on as it is meanwhile."""
+
+    kind: ClassVar[str] = "sensor-remeasured"
+    sensor: Id
+    at_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleMeasured(Message):
+    """A node has measured a sensor's reference and scale anew, because the old ones proved wrong.
+
+    The gateway decides: a node whose layout was ordered does not change it itself.
+    """
+
+    kind: ClassVar[str] = "scale-measured"
+    sensor: Id
+    _: KW_ONLY
+    at_ms: Millis
+    reference: Real
+    scale: Positive
+    knots: Knots = ()
+
+    def check_together(self) -> None:
+        """The knots make sense."""
+        check_knots(self.knots, f"{self.kind}.knots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +158,11 @@ for sensor 'pm-9'
             )
 
 
-Event = SensorRetired | SensorSilent | SensorReturned | SensorDeployed
+Event = (
+    SensorRetired
+    | SensorSilent
+    | SensorReturned
+    | SensorDeployed
+    | SensorRemeasured
+    | ScaleMeasured
+)

@@ -7,8 +7,10 @@ so that no message can make a service publish or subscribe somewhere else.
 |---|---|---|
 | `reading/{source}` | sensor → node, and gateway while it measures a new sensor | |
 | `label` | anyone allowed → node | |
+| `label/now` | the same, a bare word: what is so now | |
 | `ack/{source}` | node → sensor | |
-| `prediction` | node → world | |
+| `prediction` | node → world | by choice |
+| `asked` | node → world: instances it is unsure about | |
 | `status` | node → gateway, world | yes, and it is the last will |
 | `event` | operator, node → gateway: sensors, introductions, examples | |
 | `summary` | node → gateway | |
@@ -35,8 +37,10 @@ class Channel(StrEnum):
 
     READING = "reading"
     LABEL = "label"
+    LABEL_NOW = "label/now"
     ACK = "ack"
     PREDICTION = "prediction"
+    ASKED = "asked"
     STATUS = "status"
     EVENT = "event"
     SUMMARY = "summary"
@@ -74,6 +78,18 @@ class Filter:
     def matches(self, topic: Topic | str) -> bool:
         """Whether the broker would deliver `topic` to a subscriber of this filter."""
         return matches(self.text, str(topic))
+
+    def covers(self, other: Filter) -> bool:
+        """Whether it asks for all that the other one asks for.
+
+        >>> Filter("zigbee2mqtt/+").covers(Filter("zigbee2mqtt/hall"))
+        True
+        >>> Filter("zigbee2mqtt/+").covers(Filter("zigbee2mqtt/#"))
+        False
+        """
+        if other.text.endswith("#") and not self.text.endswith("#"):
+            return False
+        return self.text == other.text or matches(self.text, other.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +132,8 @@ class Topic:
                 "topic", f"topic {shown(text)} must be {ROOT}/site/node/channel, or /source after"
             )
         _, _, site, node, channel, *source = levels
+        if [channel, *source] == ["label", "now"]:
+            return cls(site, node, Channel.LABEL_NOW)
         if channel not in set(Channel):
             known = ", ".join(Channel)
             raise WireError("topic", f"channel must be one of {known}, got {shown(channel)}")
@@ -135,7 +153,8 @@ class NodeTopics:
     >>> print(topics.to(Channel.DESIRED))
     opid/1/farm/n1/desired
     >>> [str(each) for each in topics.node_filters()]
-    ['opid/1/farm/n1/reading/+', 'opid/1/farm/n1/label', 'opid/1/farm/n1/desired']
+    ['opid/1/farm/n1/reading/+', 'opid/1/farm/n1/label', 'opid/1/farm/n1/label/now', \
+'opid/1/farm/n1/desired']
     """
 
     site: str
@@ -151,15 +170,12 @@ class NodeTopics:
 
     def node_filters(self) -> tuple[Filter, ...]:
         """What the node itself listens to."""
-        return self.reading_filter(), self._filter("label"), self._filter("desired")
+        labels = self._filter(Channel.LABEL), self._filter(Channel.LABEL_NOW)
+        return self.reading_filter(), *labels, self._filter(Channel.DESIRED)
 
     def reading_filter(self) -> Filter:
         """Every source's readings: for the node, and for a gateway that measures a new sensor."""
         return self._filter("reading/+")
-
-    def source_filters(self, source: str) -> tuple[Filter, ...]:
-        """What a sensor listens to: the acknowledgements meant for it."""
-        return (Filter(str(self.to(Channel.ACK, source))),)
 
     def _filter(self, ending: str) -> Filter:
         return Filter(f"{ROOT}/{self.site}/{self.node}/{ending}")
