@@ -12,24 +12,42 @@ of its own (`database_file`) or in `OPID_GATEWAY_DATABASE`, and no error, no `re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 
 from edge_opid.config.broker import BROKER, LOG, broker_options, log_level
-from edge_opid.config.schema import Document, Shape, Table, kinds_of, read_text
+from edge_opid.config.schema import Document, Shape, Table, check_within, kinds_of, read_text
 from edge_opid.errors import SettingError
 from edge_opid.link.options import MqttOptions
+from gateway.fitting.settings import FITS, FitSettings, fit_settings
 from gateway.policy import Group, Policy, check_groups
 from gateway.secret_files import load_signing_key, read_secret
 from gateway.store.database import parse_url
+from gateway.web.settings import WEB, WebSettings, web_settings
 
 __all__ = ["GatewayConfig", "load_config", "load_signing_key", "parse_config"]
 
-OWN = {"database": "str", "database_file": "str", "key": "str"}
+OWN = {
+    "database": "str",
+    "database_file": "str",
+    "key": "str",
+    "status_file": "str",
+    "lease_s": "float",
+}
+LEASE_S = 4.0
+"""A gateway that shares its sites is given up after one and a half times this."""
+SITE = "{site}"
+"""What stands in the name of a credentials file where each site has its own account."""
 SHAPE = Shape(
-    sections={"gateway": OWN | kinds_of(Policy), "broker": BROKER, "log": LOG},
+    sections={
+        "gateway": OWN | kinds_of(Policy),
+        "broker": BROKER,
+        "fits": FITS,
+        "log": LOG,
+        "web": WEB,
+    },
     lists={"groups": Group},
     needed=("gateway.key",),
     secret=("gateway.database",),
@@ -46,6 +64,27 @@ class GatewayConfig:
     database: str = field(repr=False)  # an SQLAlchemy URL, its password included
     key_file: Path
     log_level: str = "info"
+    status_file: Path | None = None  # how the running gateway is; none is written without
+    web: WebSettings = field(default_factory=WebSettings)
+    fits: FitSettings = field(default_factory=FitSettings)
+    lease_s: float = LEASE_S
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several gateways may share the sites of this database."""
+        return make_url(self.database).get_backend_name() == "postgresql"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Every site that a group is in."""
+        return tuple(sorted({group.site for group in self.groups}))
+
+    def broker_of(self, site: str) -> MqttOptions:
+        """How the gateway of one site reaches the broker: its session moves with the site."""
+        file = self.broker.credentials
+        own = None if file is None else Path(str(file).replace(SITE, site))
+        name = f"{self.broker.client_id}-{site}"
+        return replace(self.broker, client_id=name, credentials=own)
 
     @property
     def database_shown(self) -> str:
@@ -69,11 +108,9 @@ def parse_config(
     edge_opid.errors.ConfigError: g.toml, line 2: gateway.key must be text in quotes, got 3
     """
     document = Document.parse(text, path)
-    try:
+    with document.blaming():
         document.override(environment, SHAPE)
         return _build(SHAPE.check(document.tables), document)
-    except SettingError as error:
-        raise document.blame(error.key, error) from error
 
 
 def _build(found: Table, document: Document) -> GatewayConfig:
@@ -83,14 +120,30 @@ def _build(found: Table, document: Document) -> GatewayConfig:
     if not groups:
         raise SettingError("groups", "are missing: add [[groups]] with id, site, classes and nodes")
     check_groups(groups)
+    database = _database(given, document)
+    broker = broker_options(found, "opid-gateway", folder)
+    shared = make_url(database).get_backend_name() == "postgresql"
+    if not shared and SITE in str(broker.credentials):
+        complaint = f"must not hold {SITE} with SQLite, where one session is for all sites"
+        raise SettingError("broker.credentials", complaint)
     return GatewayConfig(
         policy=policy,
         groups=groups,
-        broker=broker_options(found, "opid-gateway", folder),
-        database=_database(given, document),
+        broker=broker,
+        database=database,
         key_file=folder / given["key"],
         log_level=log_level(found),
+        status_file=folder / given["status_file"] if given.get("status_file") else None,
+        web=web_settings(found, folder),
+        fits=fit_settings(found),
+        lease_s=_lease_s(given),
     )
+
+
+def _lease_s(given: Table) -> float:
+    lease_s = float(given.get("lease_s", LEASE_S))
+    check_within(lease_s, "gateway.lease_s", 1.0, 600.0)
+    return lease_s
 
 
 # --- the database ---------------------------------------------------------------------------------

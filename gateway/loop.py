@@ -13,27 +13,50 @@ How long it takes until every node has done what it was told: a line in the log 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 from edge_opid import log
-from edge_opid.link.contract import Connected, Delivery, Disconnected, Link
-from edge_opid.service.base_loop import POLL_S, BaseLoop
+from edge_opid.link.contract import (
+    Connected,
+    Delivery,
+    Disconnected,
+    Link,
+    LinkEvent,
+    PublishRefused,
+)
+from edge_opid.reasons import ServiceReason
+from edge_opid.service.base_loop import POLL_S, BaseLoop, write_lines
+from edge_opid.service.status_file import write_status
 from edge_opid.service.systemd import Systemd
-from edge_opid.wire import Event, SensorDeployed, SensorRetired, WireError, decode
+from edge_opid.wire import Channel, Message, Topic, WireError, decode
+from edge_opid.wire.codec import MESSAGES_ON
 from gateway.clock import GatewayClock
 from gateway.decisions.actions import Action, Fit, ForgetExamples, Listen, Publish
 from gateway.decisions.gateway import Gateway
 from gateway.fitting.worker import FitFailed, Fitter
+from gateway.label_courier import LabelCourier
+from gateway.reasons import GatewayReason
 from gateway.recall import fit_job
 from gateway.registry import EventError, FitRecord, NodeKey, Record
-from gateway.store import FORGET, CommandRecord, DatabaseError, FleetStore
+from gateway.registry.events import ANNOUNCEMENTS
+from gateway.registry.history import HOUR_MS
+from gateway.store import FORGET, RELEARN, CommandRecord, DatabaseError, FleetStore
 
 COMMANDS_MS = 500  # between two looks for operators' commands
 TICK_MS = 200
+GATHER_S = 0.03  # for messages to gather while little comes
+FULL_ROUND = 16  # messages: more than come in GATHER_S of ten thousand nodes at rest
+STATUS_MS = 3_000  # between two status files
+LABEL_WAIT_MS = 60_000  # the longest a label waits to be withdrawn; later is a wrong clock
 RETRY_S = 1.0  # before a database that refused is asked again; twice as long each time …
 RETRY_MAX_S = 32.0  # … up to this
+COMMANDS: tuple[type[Message], ...] = (*ANNOUNCEMENTS, *MESSAGES_ON[Channel.LABEL])
+"""What may be left in the database: what operators announce, and what people say of instances."""
 
 
 class GatewayLoop(BaseLoop[GatewayClock]):
@@ -51,8 +74,10 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         systemd: Systemd,
         *,
         poll_s: float = POLL_S,
+        status_file: Path | None = None,
     ) -> None:
         super().__init__(link, clock, systemd, poll_s)
+        self._status_file, self._status_ms = status_file, -STATUS_MS
         self.gateway, self._store, self._fitter = gateway, store, fitter
         self._actions: list[Action] = []
         self._deliveries: list[Delivery] = []
@@ -61,6 +86,9 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         self._ticked_ms: int | None = None
         self._filters: frozenset[str] = frozenset()
         self._wave = OrderWave()
+        self._labels = LabelCourier(link)
+        self._tidied_ms: int | None = None
+        self._took = 0  # messages, in the last round
 
     def run(self) -> int:
         """As every loop; the fitter's thread ends with it."""
@@ -72,14 +100,28 @@ class GatewayLoop(BaseLoop[GatewayClock]):
     def round(self) -> None:
         """One turn: take in, decide, save, and only then perform."""
         self._follow_clock()
-        began_ms = self._clock.now_ms()
+        began = Moment(self._clock.now_ms(), time.process_time())
+        self._let_gather()
         self._take_in(0.0 if self.gateway.busy else self._poll_s)
+        self._took = len(self._deliveries)
         self._take_commands()
         self._take_fits()
         self._tick()
         self._settle()
-        self._wave.follow(self.gateway, began_ms, self._clock.now_ms())
+        self._tidy()
+        self._wave.follow(self.gateway, began, Moment(self._clock.now_ms(), time.process_time()))
+        if self._clock.passed_ms() >= self._status_ms + STATUS_MS:
+            self._write_status(running=True)
         self._say_alive()
+
+    def _let_gather(self) -> None:
+        """A moment's rest while little comes: ten messages at once cost little more than one.
+
+        Not where the last round was a full one, as in a wave, or where a broker that has few
+        messages under way at a time waits for our acknowledgements.
+        """
+        if not self.gateway.busy and self._took < FULL_ROUND:
+            time.sleep(min(GATHER_S, self._poll_s))
 
     def _subscriptions(self) -> Mapping[str, int]:
         return self.gateway.subscriptions()
@@ -90,13 +132,15 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         return {"nodes": len(fleet.nodes), "changes": len(fleet.changes)}
 
     def _finish(self) -> dict[str, object]:
+        self.gateway.fleet.put_all_heard(self._clock.now_ms())
         self._settle()
+        self._write_status(running=False)
         return {}
 
     def _follow_clock(self) -> None:
         step_ms = self._clock.follow()
         if step_ms:
-            self.counts["clock_set"] += 1
+            self.counts[GatewayReason.CLOCK_SET] += 1
             self.gateway.on_clock_set(step_ms, self._clock.now_ms())
 
     # -- 1: what comes in ----------------------------------------------------------------------
@@ -105,6 +149,11 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         self.gateway.handle(delivery.topic, delivery.payload, self._clock.now_ms())
         self._deliveries.append(delivery)
         return True
+
+    def _hear(self, event: LinkEvent) -> None:
+        super()._hear(event)
+        if isinstance(event, PublishRefused):
+            self._labels.refuse(event.topic, event.reason)
 
     def _on_connected(self, event: Connected) -> None:
         now_ms = self._clock.now_ms()
@@ -121,29 +170,57 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         self._looked_ms = passed_ms
         try:
             if self._store.reclaim():
-                self._note("reclaimed", "the lost lock is taken again")
+                self._note(GatewayReason.RECLAIMED)
             commands = self._store.commands()
         except DatabaseError as error:
-            self._note_failed("commands cannot be read", error)
+            self._note(GatewayReason.COMMANDS_UNREAD, why=error)
             return
+        self._outcomes.update(self._labels.take_settled())
         for command in commands:
-            self._outcomes[command.id] = self._obey(command, now_ms)
+            if not self._labels.holds(command.id):
+                outcome = self._obey(command, now_ms)
+                if outcome:
+                    self._outcomes[command.id] = outcome
 
     def _obey(self, command: CommandRecord, now_ms: int) -> str:
+        """How it ended; nothing while it is under way."""
+        key = command.site, command.node
         if command.payload == FORGET:
-            return self._forget((command.site, command.node), now_ms)
+            return self._forget(key, now_ms)
+        if command.payload == RELEARN:
+            return self.gateway.relearn(key, now_ms) or "done"
         try:
-            event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
+            message: Message = decode(command.payload, *COMMANDS)
         except WireError as error:
+            self._note(GatewayReason.COMMAND_REFUSED, about=command.node, why=error)
             return str(error)
-        outcome = self.gateway.command((command.site, command.node), event, now_ms) or "done"
-        log.info("command", node=command.node, what=event.kind, outcome=outcome)
+        if not isinstance(message, ANNOUNCEMENTS):
+            return self._label(command, message, now_ms)
+        outcome = self.gateway.command(key, message, now_ms) or "done"
+        log.info("command", node=command.node, what=message.kind, outcome=outcome)
         return outcome
+
+    def _label(self, command: CommandRecord, message: Message, now_ms: int) -> str:
+        """What a person says of an instance goes to its node; it is settled when it has arrived."""
+        if 0 < command.at_ms - now_ms <= LABEL_WAIT_MS:
+            return ""  # it can still be withdrawn
+        key = command.site, command.node
+        try:
+            self.gateway.check_label(key, message)
+        except EventError as error:
+            self._note(GatewayReason.COMMAND_REFUSED, about=command.node, why=error)
+            return str(error)
+        topic = str(Topic(*key, Channel.LABEL))
+        if self._publish(topic, command.payload, retain=False):  # else it is open, and comes again
+            self._labels.await_confirmation(command.id, topic)
+            self.counts[GatewayReason.LABELS] += 1
+        return ""
 
     def _forget(self, key: NodeKey, now_ms: int) -> str:
         try:
             self._actions += self.gateway.forget(key, now_ms)
         except EventError as error:
+            self._note(GatewayReason.COMMAND_REFUSED, about=key[1], why=error)
             return str(error)
         log.info("forgotten", site=key[0], node=key[1])
         return "done"
@@ -163,8 +240,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         if self.gateway.busy or rested:
             self._ticked_ms = passed_ms
             self._actions += self.gateway.tick(self._clock.now_ms())
-        while self.gateway.complaints:
-            self._note("complaints", "refused", why=self.gateway.complaints.popleft())
+        write_lines(self.gateway.tally.take_lines())
 
     # -- 2: what must not be forgotten ---------------------------------------------------------
 
@@ -173,6 +249,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         records = self.gateway.fleet.take_unsaved()
         if not self._insist(lambda: self._save(records)):
             return  # nothing was acknowledged: it all comes again
+        self._labels.forget(self._outcomes)
         self._outcomes.clear()
         actions, self._actions = self._actions, []
         for action in actions:
@@ -194,7 +271,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
             except DatabaseError as error:
                 if not (error.transient or error.unsure):
                     raise
-                self._note_failed("the database refuses", error)
+                self._note(GatewayReason.DATABASE_REFUSES, why=error)
                 self._systemd.tell_status(f"waiting for the database: {error}")
             else:
                 if wait_s > RETRY_S:
@@ -211,14 +288,32 @@ class GatewayLoop(BaseLoop[GatewayClock]):
             self._say_alive()
             if self._stop:
                 return False
-            time.sleep(RETRY_S)
+            self._link.serve(RETRY_S)
         return True
 
     def _save(self, records: Sequence[Record]) -> None:
         if records or self._outcomes:
             self._store.save(records, self._outcomes)
 
+    def _tidy(self) -> None:
+        """Once an hour, thin out the history; while there is much of it, a little every round."""
+        passed_ms = self._clock.passed_ms()
+        if self._tidied_ms is not None and passed_ms - self._tidied_ms < HOUR_MS:
+            return
+        try:
+            if not self._store.tidy_history(self._clock.now_ms()):
+                self._tidied_ms = passed_ms
+        except DatabaseError as error:  # nobody waits for it
+            self._tidied_ms = passed_ms
+            self._note(GatewayReason.HISTORY_UNTIDY, why=error)
+
     # -- 3: what is to be done -----------------------------------------------------------------
+
+    def _publish(self, topic: str, payload: bytes, *, retain: bool, qos: int = 1) -> bool:
+        taken = super()._publish(topic, payload, retain=retain, qos=qos)
+        if taken:
+            self._labels.count()
+        return taken
 
     def _perform(self, action: Action) -> None:
         match action:
@@ -236,6 +331,29 @@ class GatewayLoop(BaseLoop[GatewayClock]):
 
     # -- how it goes ---------------------------------------------------------------------------
 
+    def _write_status(self, *, running: bool) -> None:
+        """Everything that was refused or went wrong, for whoever looks at a running gateway."""
+        self._status_ms = self._clock.passed_ms()
+        if self._status_file is None:
+            return
+        try:
+            write_status(self._status_file, self.health(running=running))
+        except OSError as error:
+            self._note(ServiceReason.STATUS_FILE_REFUSED, why=error)
+
+    def health(self, *, running: bool = True) -> dict[str, object]:
+        """How the gateway is: its connection, all that it counted, and the last of each refusal."""
+        counted = self.gateway.counts + self.counts
+        counted.update(self._link.counters.dropped)
+        return {
+            "running": running,
+            "pid": os.getpid(),
+            "time_ms": self._clock.now_ms(),
+            **self.connection(),
+            "counts": {reason.value: count for reason, count in sorted(counted.items())},
+            "noted": {**self.gateway.tally.shown(), **self.tally.shown()},
+        }
+
     def _log_fit(self, fit: FitRecord) -> None:
         log.info(
             "fitted",
@@ -247,8 +365,12 @@ class GatewayLoop(BaseLoop[GatewayClock]):
             refused=len(fit.refused),
         )
 
-    def _note_failed(self, event: str, error: DatabaseError) -> None:
-        self._note(event, event, write=log.error, why=error)
+
+class Moment(NamedTuple):
+    """When, and how much processor time this process had used by then."""
+
+    at_ms: int
+    cpu_s: float
 
 
 class OrderWave:
@@ -256,17 +378,21 @@ class OrderWave:
 
     def __init__(self) -> None:
         self._signed_before = 0
-        self._began_ms: int | None = None
+        self._began: Moment | None = None
 
-    def follow(self, gateway: Gateway, began_ms: int, now_ms: int) -> None:
-        """Look at the end of a round that began at `began_ms`."""
+    def follow(self, gateway: Gateway, began: Moment, now: Moment) -> None:
+        """Look at the end of a round that began at `began`."""
         under_way = gateway.busy or gateway.publisher.waiting > 0
-        signed = gateway.counts["orders"]
-        if under_way and self._began_ms is None:
-            self._began_ms = began_ms
-        elif not under_way and self._began_ms is not None:
-            seconds = f"{(now_ms - self._began_ms) / 1000:.2f}"
-            log.info("all orders reported", orders=signed - self._signed_before, seconds=seconds)
-            self._began_ms = None
+        signed = gateway.counts[GatewayReason.ORDERS]
+        if under_way and self._began is None:
+            self._began = began
+        elif not under_way and self._began is not None:
+            log.info(
+                "all orders reported",
+                orders=signed - self._signed_before,
+                seconds=f"{(now.at_ms - self._began.at_ms) / 1000:.2f}",
+                cpu_s=f"{now.cpu_s - self._began.cpu_s:.3f}",
+            )
+            self._began = None
         if not under_way:
             self._signed_before = signed

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edge_opid.config.schema import DURATION_S_MAX, check_name, check_unique, check_within
+from edge_opid.config.schema import (
+    DURATION_S_MAX,
+    check_classes,
+    check_name,
+    check_unique,
+    check_within,
+)
 from edge_opid.errors import SettingError
 from edge_opid.wire import LIMITS
 
@@ -42,7 +48,7 @@ class Group:
         if not 2 <= len(self.classes) <= LIMITS.classes_max:
             complaint = f"must be 2 to {LIMITS.classes_max} names, got {len(self.classes)}"
             raise SettingError(f"{key}.classes", complaint)
-        check_unique(self.classes, f"{key}.classes")
+        check_classes(self.classes, f"{key}.classes")
         check_unique(self.nodes, f"{key}.nodes")
 
 
@@ -59,6 +65,7 @@ class Policy:
     silence_s: float = 3_600.0  # a sensor silent for longer is retired; nodes bridge meanwhile
     settle_s: float = 5.0  # announcements of a node within it are one change
     measure_readings: int = 50  # first values, its own and its peers', for reference and scale
+    overlap_readings: int = 50  # of a new sensor beside the living one it replaces; 0: no overlap
     summary_wait_s: float = 60.0  # for nodes to upload what they knew before a change
     first_batch: int = 30  # labelled instances for the first fit; then twice as many each time
     batch_max: int = 960  # of a change: then it is closed
@@ -77,6 +84,7 @@ class Policy:
         check_within(self.rho, "gateway.rho", LIMITS.positive_min, LIMITS.number_max)
         check_within(self.retry_max_s, "gateway.retry_max_s", self.retry_s, DURATION_S_MAX)
         check_within(self.measure_readings, "gateway.measure_readings", 2, 10_000)
+        check_within(self.overlap_readings, "gateway.overlap_readings", 0, 10_000)
         check_within(self.batch_max, "gateway.batch_max", 6, 100_000)
         check_within(self.first_batch, "gateway.first_batch", 6, self.batch_max)
         if self.weights not in DTYPES:

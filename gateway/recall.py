@@ -41,6 +41,9 @@ def fit_job(store: FleetStore, gateway: Gateway, change_id: int, size: int) -> F
         size=size,
         classes=group.classes,
         layouts={layout.key: layout for layout in store.layouts(keys)},
+        newest={
+            key: gateway.fleet.layouts[key] for key in group.keys if key in gateway.fleet.layouts
+        },
         summaries=summaries,
         examples=examples,
         previous=pushed_fit(store, change),
@@ -48,4 +51,5 @@ def fit_job(store: FleetStore, gateway: Gateway, change_id: int, size: int) -> F
         rho=policy.rho,
         weights=policy.weights,
         kernels=policy.kernels,
+        archives=store.archives(group.id),
     )

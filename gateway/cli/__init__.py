@@ -1,7 +1,8 @@
 """`opid-gateway` in parts: one module for each noun of the command line.
 
 Read in this order: `parser` (what can be typed), `context` (what every verb begins with), `output`
-(how it answers), `nodes`, `changes` and `sensors` (what is listed, and what is asked of the running
-gateway), `wait` (until it is done), `export`, `run`. The command line never writes records: what an
-operator wants done is left in the database as a command, and the one gateway that serves it obeys.
+(how it answers), `status`, `nodes`, `changes` and `sensors` (what is listed, and what is asked of
+the running gateway), `wait` (until it is done), `export`, `init`, `accounts`, `keys`, `backup`,
+`run`. The command line never writes records: what an operator wants done is left in the database
+as a command, and the one gateway that serves it obeys.
 """

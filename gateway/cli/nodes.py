@@ -16,9 +16,10 @@ from gateway.cli.context import CommandContext, OperatorError, all_keys, find_no
 from gateway.cli.output import NOTHING, Terminal, moment, names, number, percent
 from gateway.cli.sensors import now_ms, rehearse_open
 from gateway.cli.wait import Deadline, submit, wait_for_outcome
-from gateway.decisions.timekeeping import OWN
+from gateway.decisions.timekeeping import own_key
 from gateway.registry import DoubtRecord, NodeKey, NodeRecord, SensorRecord
 from gateway.registry.fleet import Fleet
+from gateway.registry.overlap import takeover_sentence
 from gateway.registry.text import listed
 from gateway.store import FORGET
 
@@ -28,9 +29,9 @@ Facts = dict[str, Any]
 def list_sensors(given: Namespace, screen: Terminal) -> int:
     """Every sensor of the fleet, or of one node, the retired ones included."""
     with open_context(given.config) as context:
-        fleet = context.fleet()
+        fleet, together = context.fleet(), context.config.policy.overlap_readings
     keys = all_keys(fleet) if given.node is None else [find_node(fleet, given.node)]
-    found = [sensor_facts(each) for key in keys for each in sensors_of(fleet, key)]
+    found = [sensor_facts(fleet, each, together) for key in keys for each in sensors_of(fleet, key)]
     if given.json:
         screen.json(found)
     else:
@@ -48,21 +49,17 @@ def list_nodes(given: Namespace, screen: Terminal) -> int:
         screen.json(found)
     else:
         screen.table(NODE_HEADINGS, map(node_row, found))
-    for doubt in doubts_about(fleet, OWN):
-        screen.remark(doubt.sentence)
+    for site in ("", *sorted({group.site for group in fleet.groups.values()})):
+        for doubt in doubts_about(fleet, own_key(site)):
+            screen.remark(doubt.sentence)
     return 0
 
 
 def show_node(given: Namespace, screen: Terminal) -> int:
     """All that is known of one node."""
     with open_context(given.config) as context:
-        fleet = context.fleet()
-    key = find_node(fleet, given.node)
-    if key not in fleet.nodes:
-        raise OperatorError(f"node {'/'.join(key)} has not introduced itself yet: is it running?")
-    facts = node_facts(fleet, key)
-    facts["counts"] = dict(_status(fleet.nodes[key]).counts)
-    facts["sensors"] = [sensor_facts(each) for each in sensors_of(fleet, key)]
+        fleet, together = context.fleet(), context.config.policy.overlap_readings
+    facts = full_node_facts(fleet, find_node(fleet, given.node), together)
     if given.json:
         screen.json(facts)
         return 0
@@ -70,6 +67,16 @@ def show_node(given: Namespace, screen: Terminal) -> int:
     screen.lines([""])
     screen.table(SENSOR_HEADINGS, map(sensor_row, facts["sensors"]))
     return 0
+
+
+def full_node_facts(fleet: Fleet, key: NodeKey, together: int) -> Facts:
+    """A node with its counters and its sensors, as JSON has it."""
+    if key not in fleet.nodes:
+        raise OperatorError(f"node {'/'.join(key)} has not introduced itself yet: is it running?")
+    facts = node_facts(fleet, key)
+    facts["counts"] = dict(last_status(fleet.nodes[key]).counts)
+    facts["sensors"] = [sensor_facts(fleet, each, together) for each in sensors_of(fleet, key)]
+    return facts
 
 
 # -- sensors ---------------------------------------------------------------------------------------
@@ -85,11 +92,13 @@ def sensors_of(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:
     return sorted(found, key=lambda each: (each.state == "retired", each.role, each.id))
 
 
-def sensor_facts(sensor: SensorRecord) -> Facts:
-    """A sensor as JSON has it."""
+def sensor_facts(fleet: Fleet, sensor: SensorRecord, together: int) -> Facts:
+    """A sensor as JSON has it; `together` is how long an overlap should be."""
     facts = asdict(sensor)
     del facts["announced_ms"]  # the gateway's own, to tell copies of an announcement by
-    return {**facts, "state": str(sensor.state), "knots": list(sensor.knots)}
+    waits = takeover_sentence(fleet, sensor, together)
+    own = {"state": str(sensor.state), "knots": list(sensor.knots)}
+    return {**facts, **own, "reason": waits or sensor.reason}
 
 
 def sensor_row(facts: Facts) -> list[str]:
@@ -119,7 +128,7 @@ def node_facts(fleet: Fleet, key: NodeKey) -> Facts:
     """A node as JSON has it; 0 is the version before any, and None is not known."""
     node, layout, order = fleet.nodes.get(key), fleet.layouts.get(key), fleet.orders.get(key)
     group = fleet.group_of(key)
-    status = _status(node)
+    status = last_status(node)
     return {
         "site": key[0],
         "node": key[1],
@@ -145,7 +154,7 @@ def doubts_about(fleet: Fleet, key: NodeKey) -> list[DoubtRecord]:
     return sorted((each for each in found if each.sentence), key=lambda each: -each.at_ms)
 
 
-def _status(node: NodeRecord | None) -> Status:
+def last_status(node: NodeRecord | None) -> Status:
     """What the node last said of itself; nothing yet, or nothing readable, is an empty status."""
     if node is not None and node.status:
         try:

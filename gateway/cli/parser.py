@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gateway.cli import changes, export, nodes, run, sensors
+from edge_opid.cli.parser import add_version
+from gateway.cli import (
+    accounts,
+    archives,
+    backup,
+    broker,
+    changes,
+    export,
+    init,
+    keys,
+    labels,
+    members,
+    nodes,
+    run,
+    sensors,
+    status,
+    web,
+)
 from gateway.cli.output import PROGRAM
 
 CONFIG = Path("/etc/opid-gateway/gateway.toml")
 WAIT_S = 120.0
+FILE = "the gateway's configuration"
 CHANGE_MAX = 2**53 - 1
 Verbs = Any
 """What argparse calls the holder of sub-commands; its class has no public name."""
@@ -21,15 +39,21 @@ Verbs = Any
 def parser() -> ArgumentParser:
     """The whole command line."""
     whole = ArgumentParser(prog=PROGRAM, description="Sensor events in, signed weights out.")
+    add_version(whole)
     verbs = whole.add_subparsers(required=True, metavar="VERB")
     _gateway(verbs)
-    sensor = _noun(verbs, "sensor", "list, retire and deploy sensors")
+    sensor = _noun(verbs, "sensor", "list, retire, remeasure and deploy sensors")
     _sensor_list(sensor)
     _sensor_retire(sensor)
+    _sensor_remeasure(sensor)
     _sensor_deploy(sensor)
     _nodes(_noun(verbs, "node", "list, show and forget nodes"))
     _changes(_noun(verbs, "change", "list and show changes: candidates, scores, who has reported"))
+    _labels(_noun(verbs, "label", "give labels that were written down elsewhere"))
+    _broker(_noun(verbs, "broker", "say whether a broker will do"))
     _export(verbs)
+    _archives(verbs)
+    _upkeep(verbs)
     return whole
 
 
@@ -44,6 +68,36 @@ def _verb(verbs: Verbs, name: str, does: Callable[..., int], words: str) -> Argu
     return found
 
 
+def _labels(verbs: Verbs) -> None:
+    words = "send the labels of a file to their nodes: node, label, and time or from and until"
+    each = _verb(verbs, "import", labels.import_labels, words)
+    each.add_argument(
+        "file", type=Path, metavar="FILE.csv", help="node, label, and time or from and until"
+    )
+    each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
+    words = "until each has been sent, at most this long; 0: do not wait"
+    each.add_argument("--wait-s", type=float, default=WAIT_S, metavar="SECONDS", help=words)
+
+
+def _broker(verbs: Verbs) -> None:
+    words = "try on a broker, or on all addresses of a cluster, what gateways and nodes need of it"
+    each = _verb(verbs, "check", broker.check_broker, words)
+    each.add_argument(
+        "url", nargs="+", metavar="URL", help="mqtt://HOST[:PORT], mqtts://HOST[:PORT]"
+    )
+    words = "a file of two lines, user and password, mode 600"
+    each.add_argument("--credentials", type=Path, metavar="FILE", help=words)
+    words = "the certificate of the authority, for mqtts"
+    each.add_argument("--tls-ca", type=Path, metavar="FILE", help=words)
+    words = "a command that restarts the broker and returns; without it that is not tried"
+    each.add_argument("--restart", metavar="COMMAND", help=words)
+    words = "of the topics that are used, which the user must be allowed to read and write"
+    each.add_argument("--prefix", default="opid-check", metavar="TOPIC", help=words)
+    words = "the longest to wait for one message (default 10)"
+    each.add_argument("--wait-s", type=_seconds, default=10.0, metavar="S", help=words)
+    each.add_argument("--json", action="store_true", help="for machines")
+
+
 # --- run, check, init -----------------------------------------------------------------------------
 
 
@@ -53,17 +107,49 @@ def _gateway(verbs: Verbs) -> None:
         ("check", run.check, "validate a configuration and say what the gateway would do"),
     ):
         each = _verb(verbs, name, does, words)
-        each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG")
-    init = _verb(verbs, "init", run.init, "make keys, passwords and files of a new fleet")
-    init.add_argument("folder", type=Path, metavar="FOLDER")
-    init.add_argument("--site", required=True)
-    init.add_argument("--group", required=True, help="nodes with the same task")
+        each.add_argument(
+            "config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE
+        )
+        if name == "run":
+            each.add_argument("--web", action="store_true", help="the pages beside it, as a child")
+    _web(verbs)
+    words = "say whether a gateway is running, and how the fleet is"
+    each = _verb(verbs, "status", status.status, words)
+    each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
+    each.add_argument("--json", action="store_true", help="for machines")
+    words = "say which gateways share the sites, and who serves which"
+    each = _verb(verbs, "members", members.members, words)
+    each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG")
+    each.add_argument("--json", action="store_true", help="for machines")
+    _init(_verb(verbs, "init", init.init, "make keys, passwords and files of a new fleet"))
+
+
+def _web(verbs: Verbs) -> None:
+    each = _verb(verbs, "web", web.web, "serve the pages: label, look at the fleet, operate it")
+    each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
+    each.add_argument("--port", type=_number, help="another one than web.port")
+    each.add_argument("--until-eof", action="store_true", help=SUPPRESS)
+    words = "print a link to the pages that works once"
+    each = _verb(verbs, "web-link", web.web_link, words)
+    each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
+    each.add_argument("--node", metavar="SITE/NODE", help="for this node alone")
+    each.add_argument("--operate", action="store_true", help="not only for labels")
+    each.add_argument("--metrics", action="store_true", help="the bearer token of Prometheus")
+    words = "of the link: https behind a proxy that has a certificate"
+    each.add_argument("--scheme", choices=("http", "https"), default="http", help=words)
+
+
+def _init(each: ArgumentParser) -> None:
+    each.add_argument("folder", type=Path, metavar="FOLDER", help="where everything is written")
+    each.add_argument("--site", help="needed for a new group")
+    each.add_argument("--group", required=True, help="nodes with the same task")
     for name, several, words in (
         ("class", "classes", "what nodes tell apart"),
         ("node", "nodes", "the id of a node"),
         ("source", "sources", "a sensor script with a password of its own"),
+        ("foreign", "foreign", "topics of other devices that nodes may hear: zigbee2mqtt/#"),
     ):
-        init.add_argument(
+        each.add_argument(
             f"--{name}",
             action="append",
             default=[],
@@ -71,9 +157,21 @@ def _gateway(verbs: Verbs) -> None:
             metavar=name.upper(),
             help=f"{words}; again for each",
         )
-    init.add_argument("--broker-host", help="127.0.0.1, or what the folder says already")
-    init.add_argument("--broker-port", type=int, help="1883, or what the folder says already")
-    init.add_argument("--add-nodes", action="store_true", help="add to a folder that init has made")
+    words = "nodes announce themselves to Home Assistant, which gets an account"
+    each.add_argument("--homeassistant", action="store_true", help=words)
+    each.add_argument("--broker-host", help="127.0.0.1, or what the folder says already")
+    each.add_argument("--broker-port", type=int, help="1883, or what the folder says already")
+    words = (
+        "the mosquitto.conf of a broker that others use: say what it becomes with us beside them"
+    )
+    each.add_argument("--beside", type=Path, metavar="FILE", help=words)
+    words = "the site has a broker of its own there, bridged to the central one: docs/brokers.md"
+    each.add_argument("--site-broker", metavar="HOST[:PORT]", help=words)
+    words = "gateway.sqlite in the folder; of a folder below /etc, the one in /var/lib/opid-gateway"
+    each.add_argument("--database", metavar="URL", help=words)
+    words = "the user the gateway runs as: its keys become his (default opid-gateway)"
+    each.add_argument("--user", default="opid-gateway", help=words)
+    each.add_argument("--add-nodes", action="store_true", help="add to a folder that init has made")
 
 
 # --- sensor ---------------------------------------------------------------------------------------
@@ -91,6 +189,13 @@ def _sensor_retire(verbs: Verbs) -> None:
     _wait(each)
 
 
+def _sensor_remeasure(verbs: Verbs) -> None:
+    words = "measure a sensor's reference and scale anew; what was learned is moved to them"
+    each = _verb(verbs, "remeasure", sensors.remeasure, words)
+    _which_sensor(each)
+    _wait(each)
+
+
 def _sensor_deploy(verbs: Verbs) -> None:
     each = _verb(verbs, "deploy", sensors.deploy, "a sensor joins")
     _which_sensor(each)
@@ -102,7 +207,8 @@ def _sensor_deploy(verbs: Verbs) -> None:
     known.add_argument("--scale", type=float, help="how far from it is far")
     known.add_argument("--knots", type=float, nargs="+", help="of its hats, in scales")
     known.add_argument("--unit")
-    known.add_argument("--timeout-s", type=float, help="silent for longer it counts as dead")
+    silent = "silent for longer it counts as dead (left out: its own rhythm decides)"
+    known.add_argument("--timeout-s", type=float, help=silent)
     known.add_argument("--replaces", metavar="SENSOR", help="take over the column of this one")
     known.add_argument(
         "--end-of-life", type=_date, metavar="DATE", help="when it will be retired: 2027-03-01"
@@ -111,9 +217,9 @@ def _sensor_deploy(verbs: Verbs) -> None:
 
 
 def _which_sensor(each: ArgumentParser) -> None:
-    each.add_argument("config", type=Path, metavar="CONFIG")
+    each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     each.add_argument("node", metavar="SITE/NODE", help="NODE will do if no other site has it")
-    each.add_argument("sensor", metavar="SENSOR")
+    each.add_argument("sensor", metavar="SENSOR", help="the sensor's id")
 
 
 def _wait(each: ArgumentParser) -> None:
@@ -131,7 +237,7 @@ def _wait_s(each: ArgumentParser) -> None:
 
 def _listing(verbs: Verbs, name: str, does: Callable[..., int], words: str) -> ArgumentParser:
     each = _verb(verbs, name, does, words)
-    each.add_argument("config", type=Path, metavar="CONFIG")
+    each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     each.add_argument("--json", action="store_true", help="for machines")
     return each
 
@@ -141,7 +247,7 @@ def _nodes(verbs: Verbs) -> None:
     show = _listing(verbs, "show", nodes.show_node, "all that is known of one node")
     show.add_argument("node", metavar="SITE/NODE")
     gone = _verb(verbs, "forget", nodes.forget, "delete all that is known of one node")
-    gone.add_argument("config", type=Path, metavar="CONFIG")
+    gone.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     gone.add_argument("node", metavar="SITE/NODE", help="NODE will do if no other site has it")
     gone.add_argument("--yes", action="store_true", help="without it, only say what would go")
     _wait_s(gone)
@@ -151,19 +257,108 @@ def _changes(verbs: Verbs) -> None:
     every = _listing(verbs, "list", changes.list_changes, "the last changes, the newest first")
     every.add_argument("--limit", type=_number, default=20, metavar="N", help="default 20")
     show = _listing(verbs, "show", changes.show_change, "one change: its fits and its nodes")
-    show.add_argument("change", type=_number, metavar="ID")
+    show.add_argument(
+        "change", type=_number, metavar="ID", help="its number, as `change list` shows it"
+    )
     show.add_argument("--follow", action="store_true", help="wait until its nodes have reported")
     _wait_s(show)
 
 
 def _export(verbs: Verbs) -> None:
     each = _verb(verbs, "export", export.export, "write the weights that a change pushed to a file")
-    each.add_argument("config", type=Path, metavar="CONFIG")
-    each.add_argument("change", type=_number, metavar="CHANGE")
+    each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
+    each.add_argument(
+        "change", type=_number, metavar="CHANGE", help="its number, as `change list` shows it"
+    )
     each.add_argument("--out", type=Path, required=True, metavar="FILE")
     each.add_argument("--format", choices=("npz", "tflite"), default="npz")
     words = "of a .tflite file; int8 is a quarter of the bytes"
     each.add_argument("--weights", choices=("float32", "int8"), default="float32", help=words)
+
+
+# --- backfill, archive ----------------------------------------------------------------------------
+
+
+def _archives(verbs: Verbs) -> None:
+    words = "teach a group what was measured before: Parquet, PostgreSQL, Home Assistant's recorder"
+    each = _verb(verbs, "backfill", archives.backfill, words)
+    each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
+    each.add_argument("group", metavar="GROUP")
+    words = "Parquet files or folders, s3://…, postgresql://…, or home-assistant_v2.db"
+    each.add_argument("source", nargs="+", metavar="SOURCE", help=words)
+    each.add_argument("--name", default="archive", help="under which it is kept (default archive)")
+    _what_is_what(each.add_argument_group("what is what in it"))
+    where = each.add_argument_group("how it is learned")
+    words = "worker processes (default: one for each core of this machine)"
+    where.add_argument("--workers", type=_number, metavar="N", help=words)
+    words = "on a Dask cluster whose workers reach the archive by the same address"
+    where.add_argument("--dask", metavar="tcp://HOST:PORT", help=words)
+    words = "the folder of the checkpoint, from which a run that was killed goes on"
+    where.add_argument("--checkpoint", type=Path, metavar="FOLDER", help=words)
+    where.add_argument("--dry-run", action="store_true", help="only say what would be learned")
+    words = "do not send weights of it to nodes: the next change uses it"
+    where.add_argument("--store-only", action="store_true", help=words)
+    noun = _noun(verbs, "archive", "list and forget archives that a group has learned")
+    _listing(noun, "list", archives.list_archives, "every archive, its nodes and sensors")
+    gone = _verb(noun, "forget", archives.forget_archive, "use an archive no more")
+    gone.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
+    gone.add_argument("group", metavar="GROUP")
+    gone.add_argument("name", metavar="NAME")
+
+
+def _what_is_what(what: Any) -> None:
+    words = "a TOML file that says all this: docs/archive.md"
+    what.add_argument("--mapping", type=Path, metavar="FILE.toml", help=words)
+    for name, kind, words in (
+        ("columns", "COLUMN=ROLE", "a column, or an entity of Home Assistant, and its role"),
+        ("labels", "THEIRS=CLASS", "what the archive calls a class of the group"),
+    ):
+        what.add_argument(
+            f"--{name}",
+            type=_pair,
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar=kind,
+            help=words,
+        )
+    what.add_argument("--label", metavar="COLUMN", help="the classes' names")
+    what.add_argument("--node", metavar="COLUMN", help="which node a row is of")
+    what.add_argument("--time", metavar="COLUMN", help="when; seconds since 1970, or a timestamp")
+    what.add_argument("--table", metavar="TABLE", help="of a database")
+    words = "of a recorder: an instance of what held then, each so many seconds (default 60)"
+    what.add_argument("--every-s", type=_seconds, metavar="S", help=words)
+    for name in ("since", "until"):
+        words = f"only rows {'from' if name == 'since' else 'before'} this moment"
+        what.add_argument(f"--{name}", type=_moment_ms, metavar="DATE", help=words)
+
+
+# --- key, account, backup, restore ----------------------------------------------------------------
+
+
+def _upkeep(verbs: Verbs) -> None:
+    key = _noun(verbs, "key", "show, make and use signing keys")
+    for name, does, words in (
+        ("show", keys.show, "the public key that nodes know the gateway by"),
+        ("new", keys.new, "make the next key, for nodes to learn; the old one stays in use"),
+        ("use", keys.use, "sign by the next key from the next start on"),
+    ):
+        _verb(key, name, does, words).add_argument("config", type=Path, metavar="CONFIG", help=FILE)
+    account = _noun(verbs, "account", "renew and remove names at the broker")
+    for name, does, words in (
+        ("renew", accounts.renew, "a new password for one name"),
+        ("remove", accounts.remove, "no password any more for one name and its sensors"),
+    ):
+        each = _verb(account, name, does, words)
+        each.add_argument("folder", type=Path, metavar="FOLDER", help="that init has made")
+        each.add_argument("name", metavar="NAME", help="gateway, operator, SITE.NODE[.SOURCE]")
+    for name, does, words in (
+        ("backup", backup.backup, "copy the database to a file, while the gateway runs"),
+        ("restore", backup.restore, "put such a file in the place of the database"),
+    ):
+        each = _verb(verbs, name, does, words)
+        each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
+        each.add_argument("file", type=Path, metavar="FILE")
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -183,6 +378,17 @@ def _seconds(text: str) -> float:
     if not 0 <= found <= 86_400:  # false for NaN, too
         raise ArgumentTypeError(f"must be seconds from 0 to 86400, got {text!r}")
     return found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    try:
+        return archives.pair(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
+def _moment_ms(text: str) -> int:
+    return int(_date(text).timestamp() * 1000)
 
 
 def _date(text: str) -> datetime:

@@ -13,7 +13,15 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from edge_opid.errors import OpidError
-from edge_opid.wire import Event, SensorDeployed, SensorDescription, SensorRetired, decode, encode
+from edge_opid.wire import (
+    Event,
+    SensorDeployed,
+    SensorDescription,
+    SensorRemeasured,
+    SensorRetired,
+    decode,
+    encode,
+)
 from gateway.cli.context import CommandContext, OperatorError, find_node, open_context
 from gateway.cli.output import Terminal
 from gateway.cli.wait import (
@@ -25,15 +33,23 @@ from gateway.cli.wait import (
     what_is_late,
 )
 from gateway.decisions.cohorts import wanted
+from gateway.policy import Policy
 from gateway.registry import NodeKey, SensorState
-from gateway.registry.events import apply_event
+from gateway.registry.events import ANNOUNCEMENTS, Announcement, apply_event
 from gateway.registry.fleet import Fleet
+from gateway.registry.measuring import Measuring
+from gateway.registry.overlap import successor, takeover_sentence
 from gateway.store import FORGET
 
 
 def retire(given: Namespace, screen: Terminal) -> int:
     """A sensor is gone for good."""
     return _announce(given, screen, SensorRetired(given.sensor, now_ms(), given.reason))
+
+
+def remeasure(given: Namespace, screen: Terminal) -> int:
+    """A sensor's scale is measured anew, by its next readings."""
+    return _announce(given, screen, SensorRemeasured(given.sensor, now_ms()))
 
 
 def deploy(given: Namespace, screen: Terminal) -> int:
@@ -68,13 +84,13 @@ def _end_of_life(end: datetime | None, at_ms: int) -> int | None:
     return end_ms
 
 
-def _announce(given: Namespace, screen: Terminal, event: SensorRetired | SensorDeployed) -> int:
+def _announce(given: Namespace, screen: Terminal, event: Announcement) -> int:
     deadline = Deadline(given.wait_s)
     with open_context(given.config) as context:
         fleet = context.fleet()
         key = _served_node(fleet, given.node)
         rehearse_open(context, fleet)
-        told = list(rehearse(fleet, key, event, context.config.policy.measure_readings))
+        told = list(rehearse(fleet, key, event, context.config.policy))
         screen.lines(told)
         number, _ = submit(context, screen, key, encode(event), event.at_ms)
         return _wait(context, screen, key, event.sensor, number, deadline) if given.wait else 0
@@ -101,20 +117,32 @@ def rehearse_open(context: CommandContext, fleet: Fleet) -> None:
             fleet.forget((command.site, command.node))
             continue
         try:
-            event: Event = decode(command.payload, SensorRetired, SensorDeployed)  # type: ignore[assignment]
+            event: Announcement = decode(command.payload, *ANNOUNCEMENTS)  # type: ignore[assignment]
             apply_event(fleet, (command.site, command.node), event, command.at_ms)
         except OpidError:
             continue  # the gateway will refuse it, and tell whoever asked
 
 
-def rehearse(fleet: Fleet, key: NodeKey, event: Event, readings: int) -> Iterator[str]:
+def rehearse(fleet: Fleet, key: NodeKey, event: Event, policy: Policy) -> Iterator[str]:
     """Let it happen to this copy of the fleet; what follows, line by line."""
     before = {each.role: each for each in wanted(fleet, key)} if key in fleet.nodes else {}
+    warning = _too_early(fleet, key, event, policy)
     apply_event(fleet, key, event, now_ms())
+    readings = policy.measure_readings
+    Measuring(readings, policy.overlap_readings).take_over(fleet, [key], now_ms())
     after = {each.role: each for each in wanted(fleet, key)}
     where, sensor = "/".join(key), fleet.sensors[key][event.sensor]
-    if sensor.state == SensorState.MEASURING:
+    if warning:
+        yield f"{where}: {warning}"
+    if sensor.state == SensorState.MEASURING and not sensor.is_known:
         yield f"{where}: {sensor.id} is measured first, for {readings} readings"
+    if waits := takeover_sentence(fleet, sensor, policy.overlap_readings):
+        yield f"{where}: {waits}, or as soon as {sensor.replaces} is silent or retired"
+    if sensor.state == SensorState.REMEASURING:
+        yield (
+            f"{where}: {sensor.id} is measured anew, for {readings} readings or until it has "
+            f"moved; its scale is {sensor.scale:g} about {sensor.reference:g} until then"
+        )
     for role in sorted(before.keys() - after.keys()):
         yield f"{where}: column {_column(before[role])} goes, with sensor {before[role].id}"
     for role in sorted(after.keys() - before.keys()):
@@ -124,6 +152,19 @@ def rehearse(fleet: Fleet, key: NodeKey, event: Event, readings: int) -> Iterato
         if old != new:
             yield f"{where}: column {_column(after[role])} passes from sensor {old} to {new}"
     yield f"{where}: its layout will be {_columns(list(after.values()))}"
+
+
+def _too_early(fleet: Fleet, key: NodeKey, event: Event, policy: Policy) -> str:
+    """What is lost when a sensor is retired that another one is still heard beside, or nothing."""
+    old = fleet.sensors[key].get(event.sensor)
+    heir = old and successor(fleet, old)
+    if not isinstance(event, SensorRetired) or heir is None:
+        return ""
+    waits = takeover_sentence(fleet, heir, policy.overlap_readings)
+    if not waits:
+        return ""
+    then = "at once" if heir.is_known else "when it has been measured"
+    return f"{waits}; with {event.sensor} retired now it takes over {then}, and knows less"
 
 
 def _column(sensor: SensorDescription) -> str:

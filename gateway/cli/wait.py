@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from gateway.cli.context import CommandContext
 from gateway.cli.output import Advance, Terminal
 from gateway.decisions.cohorts import unsettled
-from gateway.registry import NodeKey, SensorState
+from gateway.registry import NodeKey
 from gateway.registry.fleet import Fleet
+from gateway.registry.lifecycle import UNDER_WAY, SensorState
 from gateway.registry.text import listed
 
 POLL_S = 0.25  # the gateway looks for commands twice a second
@@ -75,8 +76,11 @@ def wave_after(fleet: Fleet, key: NodeKey, sensor: str) -> AwaitedWave:
     out: to this node, and to all that are in the same change.
     """
     record = fleet.sensors[key].get(sensor)
-    if record is not None and record.state == SensorState.MEASURING:
-        return AwaitedWave(1, {key: f"measures {sensor}, which takes its first readings"})
+    if record is not None and record.state in UNDER_WAY:
+        why = f"measures {sensor}, which takes its next readings"
+        if record.is_known and record.state == SensorState.MEASURING:
+            why = f"hears {sensor} beside {record.replaces}, which takes their next readings"
+        return AwaitedWave(1, {key: why})
     if unsettled(fleet, key):
         return AwaitedWave(1, {key: "is about to get another layout"})
     change = fleet.layouts[key].change

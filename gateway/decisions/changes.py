@@ -7,14 +7,17 @@ again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from edge_opid.reasons import Reason
 from edge_opid.wire import Example
 from gateway.decisions.actions import Action, Fit, ForgetExamples
 from gateway.decisions.cohorts import close
 from gateway.fitting.models import PushedWeights, fitted_model
 from gateway.policy import Policy
+from gateway.reasons import GatewayReason
 from gateway.registry import (
     ChangeRecord,
     ChangeState,
@@ -89,24 +92,26 @@ class Changes:
                 f"for in change {change.id}",
             )
 
-    def gather(self, key: NodeKey, example: Example) -> str:
-        """Take a labelled instance of this node into its change; a word for what became of it."""
+    def gather(self, key: NodeKey, example: Example) -> Reason:
+        """Take a labelled instance of this node into its change; what became of it."""
         layout = self._fleet.layouts.get(key)
         change = self._fleet.changes.get(layout.change) if layout else None
         if layout is None or change is None or layout.version != example.layout_version:
-            return "example-of-another-layout"
+            return GatewayReason.EXAMPLE_OTHER_LAYOUT
         batch = self._fleet.examples[change.id]
         if change.state != ChangeState.GATHERING or len(batch) >= self._policy.batch_max:
-            return "example-not-needed"
+            return GatewayReason.EXAMPLE_NOT_NEEDED
         group = self._fleet.groups.get(change.group)
         if group is None:
-            return "example-not-needed"  # taken out of the configuration, see `take_due`
+            return (
+                GatewayReason.EXAMPLE_NOT_NEEDED
+            )  # taken out of the configuration, see `take_due`
         if example.label not in group.classes:
             sentence = f"label {example.label!r} of {'/'.join(key)} is none of {group.classes}"
             raise EventError("class", sentence)
         instance = example.instance
         if (*key, instance.source, instance.boot, instance.seq) in batch:
-            return "example-twice"
+            return GatewayReason.EXAMPLE_TWICE
         self._check_asked(key, change)
         self._fleet.put(
             ExampleRecord(
@@ -122,26 +127,37 @@ class Changes:
                 place=len(batch),
             )
         )
-        return "examples"
+        return GatewayReason.EXAMPLES
 
     # -- what is due ---------------------------------------------------------------------------
 
     def take_due(self, now_ms: int, *, sure: bool = True) -> list[Action]:
         """Fits to make, and raw readings to forget; by a doubted clock no time is over."""
         actions: list[Action] = []
-        for change in list(self._fleet.changes.values()):
+        agenda = self._fleet.agenda
+        waited_before_ms = math.floor(now_ms - 1000 * self._policy.summary_wait_s) + 1
+        over_before_ms = now_ms - 1000 * self._policy.gather_s if sure else None
+        for number in agenda.take_changes(waited_before_ms, over_before_ms):
+            change = self._fleet.changes.get(number)
+            if change is None:
+                continue
             if change.state == ChangeState.CLOSED:
                 actions += self._tidy(change)
-                continue
-            if change.group not in self._fleet.groups:
-                continue  # taken out of the configuration: it waits until it is back
-            size = self._due_size(change, now_ms)
-            if size is not None:
-                self._tried[change.id] = size
-                actions.append(Fit(change.id, size))
-            elif self._is_over(change, now_ms, sure=sure):
-                close(self._fleet, change, now_ms)
+            elif change.group in self._fleet.groups:  # if not, it waits until it is back
+                actions += self._look_at(change, now_ms, sure=sure)
         return actions
+
+    def _look_at(self, change: ChangeRecord, now_ms: int, *, sure: bool) -> list[Action]:
+        """An open change: the fit that is due, or its end."""
+        agenda, size = self._fleet.agenda, self._due_size(change, now_ms)
+        if size is not None:
+            self._tried[change.id] = size
+            agenda.stir(change.id)  # the batch may have outrun more than one size
+            agenda.put_back_change(change)
+            return [Fit(change.id, size)]
+        if self._is_over(change, now_ms, sure=sure):
+            close(self._fleet, change, now_ms)
+        return []
 
     def _due_size(self, change: ChangeRecord, now_ms: int) -> int | None:
         """The batch size to fit now: the next of the plan, if it is there.
@@ -158,9 +174,7 @@ class Changes:
         """Whether every member has said what it knew, or has had the time to."""
         if now_ms - change.opened_ms >= 1000 * self._policy.summary_wait_s:
             return True
-        nodes, layouts = self._fleet.nodes, self._fleet.layouts
-        members = self._fleet.members(change.id)
-        return all(nodes[key].reported_layout >= layouts[key].version for key in members)
+        return self._fleet.agenda.all_reported(change.id)
 
     def _is_over(self, change: ChangeRecord, now_ms: int, *, sure: bool) -> bool:
         full = change.fitted >= self._policy.batch_max
@@ -169,8 +183,9 @@ class Changes:
     def _tidy(self, change: ChangeRecord) -> list[Action]:
         """Once closed, its raw readings go; once nobody is in it, it is history."""
         if self._fleet.examples.pop(change.id, None):
+            self._fleet.agenda.stir(change.id)
             return [ForgetExamples(change.id)]
-        if not self._fleet.members(change.id):
+        if not self._fleet.size_of(change.id):
             self._fleet.forget_change(change.id)
             self._models.pop(change.id, None)
             self._tried.pop(change.id, None)

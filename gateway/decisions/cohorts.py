@@ -12,8 +12,10 @@ fitted is still a newcomer in the next one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from edge_opid.wire import SensorDescription
 from gateway.policy import Policy
@@ -21,17 +23,18 @@ from gateway.registry import ChangeRecord, ChangeState, LayoutRecord, NodeKey
 from gateway.registry.columns import columns_of
 from gateway.registry.fleet import Fleet
 
+SETTLED_AT_ONCE = 200
+"""Nodes whose layouts are looked at in one tick: the rest follow in the next ones."""
 
-def take_settled(fleet: Fleet, policy: Policy, now_ms: int) -> list[NodeKey]:
-    """The nodes whose sensors have settled in another layout than they were told: once each."""
-    found = []
-    for key in sorted(fleet.touched & fleet.layouts.keys()):
-        if now_ms - moved_ms(fleet, key) < 1000 * policy.settle_s:
-            continue
-        fleet.touched.discard(key)
-        if unsettled(fleet, key):
-            found.append(key)
-    return found
+
+def take_settled(fleet: Fleet, policy: Policy, now_ms: int) -> tuple[list[NodeKey], bool]:
+    """Some nodes whose sensors have settled in another layout than they were told, once each; and
+    whether there may be more of them now.
+    """
+    before_ms = math.floor(now_ms - 1000 * policy.settle_s) + 1
+    looked_at = fleet.agenda.take_moved(before_ms, SETTLED_AT_ONCE, partial(moved_ms, fleet))
+    found = [key for key in looked_at if key in fleet.layouts and unsettled(fleet, key)]
+    return found, len(looked_at) == SETTLED_AT_ONCE
 
 
 def wanted(fleet: Fleet, key: NodeKey) -> tuple[SensorDescription, ...]:
@@ -79,10 +82,9 @@ def _change_for(
     group = fleet.nodes[after.site, after.node].group
     columns = tuple(sorted(columns_of(after)))
     arrived = arrivals(before.sensors, after.sensors, fleet.changes.get(before.change), policy)
-    for change in fleet.changes.values():
-        same = (change.group, change.columns, change.arrived) == (group, columns, arrived)
-        if same and change.state == ChangeState.GATHERING:
-            return change
+    open_one = fleet.agenda.open_change((group, columns, arrived))
+    if open_one is not None:
+        return fleet.changes[open_one]
     gone = {sensor.role for sensor in before.sensors} - {sensor.role for sensor in after.sensors}
     change = ChangeRecord(
         id=fleet.next_change,
@@ -121,7 +123,7 @@ def close(fleet: Fleet, change: ChangeRecord, now_ms: int) -> None:
 def close_empty(fleet: Fleet, change_id: int, now_ms: int) -> None:
     """A change that its last node has left is over."""
     change = fleet.changes.get(change_id)
-    if change is None or fleet.members(change_id):
+    if change is None or fleet.size_of(change_id):
         return
     if change.state == ChangeState.GATHERING:
         close(fleet, change, now_ms)

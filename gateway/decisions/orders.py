@@ -16,15 +16,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from nacl.signing import SigningKey
 
-from edge_opid.wire import Channel, Desired, Topic, WireError, open_sealed, seal_desired
+from edge_opid.wire import Channel, Topic, WireError, open_sealed, seal
 from gateway.decisions.actions import Publish
 from gateway.decisions.changes import Changes
+from gateway.decisions.order_forms import OrderForms
 from gateway.fitting.models import PushedWeights
 from gateway.registry import NodeKey, OrderRecord
-from gateway.registry.columns import columns_of
+from gateway.registry.due import DueTimes
 from gateway.registry.fleet import Fleet
 from gateway.registry.reports import next_version
 
@@ -35,8 +37,12 @@ class OrderPublisher:
     def __init__(self, fleet: Fleet, key: SigningKey, retry_s: float, retry_max_s: float) -> None:
         self._fleet, self._key = fleet, key
         self._first_ms, self._longest_ms = int(1000 * retry_s), int(1000 * retry_max_s)
-        self._waiting: dict[NodeKey, tuple[int, int]] = {}
-        """Unreported orders: when to publish again, and how long was waited before."""
+        self._waiting: dict[NodeKey, int] = {}
+        """Unreported orders: how long is waited before they are published again."""
+        self._retries: DueTimes[NodeKey] = DueTimes()
+        self._absent: set[NodeKey] = set()
+        """Those whose retry is due, and who are offline."""
+        self._forms = OrderForms()
         self._foreign = {name for name in fleet.orders if not self._is_ours(name)}
 
     def is_signed(self, key: NodeKey) -> bool:
@@ -59,33 +65,29 @@ class OrderPublisher:
         """The node's newest layout with these weights, signed as the next version."""
         fleet, layout = self._fleet, self._fleet.layouts[key]
         group = fleet.groups[fleet.nodes[key].group]
-        desired = Desired(
-            *key,
-            version=next_version(fleet, key),
-            layout_version=layout.version,
-            sensors=layout.sensors,
-            vanishing=layout.vanishing,
-            gate=layout.gate,
-            classes=group.classes,
-            weights=None if model is None else model.weights(columns_of(layout)),
-            gather=gather,
+        version = next_version(fleet, key)
+        document = self._forms.form(layout, group.classes, model).fill(
+            *key, version=version, layout_version=layout.version, gather=gather
         )
-        payload = seal_desired(desired, self._key)
-        size = -1 if model is None else model.size
         fleet.put(
             OrderRecord(
                 site=key[0],
                 node=key[1],
-                version=desired.version,
+                version=version,
                 layout_version=layout.version,
-                payload=payload,
+                payload=seal(document, self._key),
                 at_ms=now_ms,
-                fit=size,
+                fit=-1 if model is None else model.size,
             )
         )
-        self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
+        self._await(key, now_ms, self._first_ms)
         self._foreign.discard(key)
         return self._publication(key)
+
+    def _await(self, key: NodeKey, now_ms: int, wait_ms: int) -> None:
+        self._waiting[key] = wait_ms
+        self._retries.set(key, now_ms + wait_ms)
+        self._absent.discard(key)
 
     def _publication(self, key: NodeKey) -> Publish:
         topic = str(Topic(*key, Channel.DESIRED))
@@ -105,21 +107,25 @@ class OrderPublisher:
 
     def forget(self, key: NodeKey) -> None:
         """Nobody waits for this node's report."""
-        self._waiting.pop(key, None)
+        self._wait_no_more(key)
+        self._forms.forget(key)
         self._foreign.discard(key)
+
+    def _wait_no_more(self, key: NodeKey) -> None:
+        self._waiting.pop(key, None)
+        self._retries.discard(key)
+        self._absent.discard(key)
 
     def note_report(self, key: NodeKey, now_ms: int) -> None:
         """The node says what it obeys. A power cut may have taken back what it had reported."""
         if self.is_reported(key):
-            self._waiting.pop(key, None)
-        else:
-            self._waiting.setdefault(key, (now_ms + self._first_ms, self._first_ms))
+            self._wait_no_more(key)
+        elif key not in self._waiting:
+            self._await(key, now_ms, self._first_ms)
 
     def shift(self, step_ms: int) -> None:
         """The clock was set: what is due in a minute is still due in a minute."""
-        self._waiting = {
-            key: (due_ms + step_ms, waited_ms) for key, (due_ms, waited_ms) in self._waiting.items()
-        }
+        self._retries.shift(step_ms)
 
     def unreported(self) -> list[NodeKey]:
         """The nodes that have an order to obey yet."""
@@ -132,23 +138,22 @@ class OrderPublisher:
             if key in self._fleet.orders and self.is_signed(key):  # if not, another follows
                 found.append(self._publication(key))
                 if not self.is_reported(key):
-                    self._waiting[key] = (now_ms + self._first_ms, self._first_ms)
+                    self._await(key, now_ms, self._first_ms)
         return found
 
     def take_due(self, now_ms: int) -> list[Publish]:
         """Orders of nodes that are online and have not obeyed for too long."""
         found = []
-        for key, (due_ms, waited_ms) in list(self._waiting.items()):
-            if now_ms < due_ms:
-                continue
+        returned = self._absent & self._fleet.agenda.take_returned()
+        self._absent -= returned
+        for key in [*sorted(returned), *self._retries.take(now_ms + 1)]:
             if self.is_reported(key):
-                del self._waiting[key]
-                continue
-            if not self._fleet.nodes[key].online or not self.is_signed(key):
-                continue
-            longer_ms = min(2 * waited_ms, self._longest_ms)
-            self._waiting[key] = (now_ms + longer_ms, longer_ms)
-            found.append(self._publication(key))
+                self._wait_no_more(key)
+            elif not self._fleet.nodes[key].online:
+                self._absent.add(key)
+            elif self.is_signed(key):  # if not, another follows
+                self._await(key, now_ms, min(2 * self._waiting[key], self._longest_ms))
+                found.append(self._publication(key))
         return found
 
 
@@ -178,7 +183,7 @@ class OrderQueue:
 
     def take(self) -> list[NodeKey]:
         """The next nodes to be ordered. One that is configured no longer is not."""
-        keys = list(self._wanting)[:ORDERS_PER_TICK]
+        keys = list(islice(self._wanting, ORDERS_PER_TICK))
         for key in keys:
             del self._wanting[key]
         return [key for key in keys if self._fleet.group_of(key)]

@@ -26,8 +26,12 @@ DOUBT_MS = 86_400_000
 BEHIND_MS = 60_000
 AGREE_MS = 600_000
 """Two clocks are the same that differ by less."""
-OWN: NodeKey = ("", "")
 KIND = "clock"
+
+
+def own_key(site: str) -> NodeKey:
+    """Whom doubts about the clock are noted for: the gateway of this site, or of all (empty)."""
+    return site, ""
 
 
 class Timekeeping:
@@ -35,14 +39,16 @@ class Timekeeping:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._own: NodeKey = own_key(fleet.site)
         self._last_ms = max((node.seen_ms for node in fleet.nodes.values()), default=None)
         self._began = False
         self._agrees: dict[NodeKey, bool] = {}
+        self._agreeing = 0  # how many of them do
 
     @property
     def sure(self) -> bool:
         """Whether the clock is believed."""
-        doubt = self._fleet.doubts.get((*OWN, KIND))
+        doubt = self._fleet.doubts.get((*self._own, KIND))
         return doubt is None or not doubt.sentence
 
     def begin(self, now_ms: int) -> str:
@@ -66,6 +72,7 @@ class Timekeeping:
         self._fleet.shift_times(step_ms, now_ms)
         self._fleet.cap_times(now_ms)
         self._agrees.clear()
+        self._agreeing = 0
         what = f"it was set by {step_ms / 1000:+.0f} s"
         if step_ms > DOUBT_MS:
             return self._doubt(what, now_ms)
@@ -73,11 +80,12 @@ class Timekeeping:
 
     def compare(self, key: NodeKey, time_ms: int, now_ms: int) -> bool:
         """Compare with the time that a node has told; whether that ends our doubts."""
-        self._agrees[key] = abs(time_ms - now_ms) <= AGREE_MS
-        votes = list(self._agrees.values())
-        if self.sure or 2 * sum(votes) <= len(votes):
+        agrees = abs(time_ms - now_ms) <= AGREE_MS
+        self._agreeing += agrees - self._agrees.get(key, False)
+        self._agrees[key] = agrees
+        if self.sure or 2 * self._agreeing <= len(self._agrees):
             return False
-        doubt = self._fleet.doubts[*OWN, KIND]
+        doubt = self._fleet.doubts[*self._own, KIND]
         self._fleet.put(replace(doubt, sentence="", at_ms=now_ms))
         return True
 
@@ -86,7 +94,7 @@ class Timekeeping:
             f"the clock says {_date(now_ms)}, {why}: until most nodes agree with it, no sensor "
             "comes to the end of its life and no change to the end of its time; set the clock"
         )
-        self._fleet.doubt(OWN, KIND, sentence, now_ms)
+        self._fleet.doubt(self._own, KIND, sentence, now_ms)
         return sentence
 
 

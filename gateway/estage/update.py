@@ -4,10 +4,11 @@ Z and X^(a) alone forget that the batch has labels for X^(s). The C-stage's sums
 of W^(s): a change Δ of the survivors' weights costs tr Δᵀ(G_ss + ρI)Δ, which with X^(a) left out is
 exactly what the C-stage would have learned, had the batch been its next readings. So
 
-    min over Δ, V:  ‖Y − Z − X^(s)Δ − X^(a)V‖² + tr Δᵀ(G_ss + ρI)Δ + γ‖V‖²
+    min over Δ, V:  ‖Y − Z − X^(s)Δ − AV‖² + tr Δᵀ(G_ss + ρI)Δ + γ‖V‖²
 
-γ = ∞ leaves the new sensors out. It needs `SurvivorColumns`. (Trusting the old readings less, with
-a factor before the second term, was tried: decision 10.)
+where A is what X^(a) says and X^(s) does not (`estage.innovations`; decision 36). γ = ∞ leaves the
+new sensors out. It needs `SurvivorColumns`. (Trusting the old readings less, with a factor before
+the second term, was tried: decision 10.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gateway.estage.batch import Batch, BatchError, Floats, Ints, SurvivorColumns
-from gateway.estage.fold_sums import training_sums
+from gateway.estage.innovations import Innovator
 from gateway.estage.models import LinearModel, LinearPath, keep_unseen, seen_classes
 from gateway.estage.tuning import OneSetting, tuned
 
@@ -61,16 +62,18 @@ class Update(OneSetting):
         if batch.survivors is None:
             raise BatchError("an update needs the batch's survivors, and got none")
         S, T = whitened(batch.survivors)
-        centre = batch.Xa.mean(0)
-        A = batch.Xa - centre
-        gamma = np.array(self.strengths) * (float(np.sum(A * A)) / max(1, A.shape[1]) or 1.0)
-        sums = training_sums(np.hstack([S, A]), batch.Y - batch.Z, held, intercept=False)
+        spread = float(np.sum((batch.Xa - batch.Xa.mean(0)) ** 2)) / max(1, batch.new)
+        gamma = np.array(self.strengths) * (spread or 1.0)
+        innovator, missed = Innovator(batch.survivors.Xs, batch.Xa), batch.Y - batch.Z
         found = []
-        for gram, cross, rows in zip(sums.gram, sums.cross, held, strict=True):
-            V_s, V_a = fitted(gram, cross, S.shape[1], gamma)
+        for out in held:
+            rows = np.delete(np.arange(batch.n), out)
+            new = innovator.of(rows)
+            M = np.hstack([S[rows], new.columns])
+            V_s, V_a = fitted(M.T @ M, M.T @ missed[rows], S.shape[1], gamma)
             V_z = np.tile(np.eye(batch.classes), (len(V_s), 1, 1))
-            bias, V_s = -centre @ V_a, T @ V_s
-            seen = seen_classes(batch, np.delete(np.arange(batch.n), rows))
+            bias, V_s = -new.offset @ V_a, T @ V_s - new.N @ V_a
+            seen = seen_classes(batch, rows)
             keep_unseen(V_z, V_a, bias, seen)
             keep_unseen(V_z, V_s, bias, seen)
             found.append(

@@ -106,8 +106,7 @@ def fit_change(job: FitJob, now_ms: int) -> FitRecord:
     group = group_knowledge(job)
     size, job = job.size, _without_contradicting(job, group)
     X, y = batch_columns(job)
-    views = [view for view in _views(job, group, X, y) if view is not None]
-    view = max(views, key=lambda each: (each.accuracy, not each.new))
+    view = max(_views(job, group, X, y), key=lambda each: (each.accuracy, not each.new))
     make = _kept_kernel if view.best.chosen == COMPACT else _kept_matrix
     made = make(job, view, X, y)
     return FitRecord(
@@ -135,6 +134,8 @@ def _why(view: BatchView) -> str:
         f"{node} would outweigh the others, so {share:.2g} of its readings count."
         for node, share in view.pool.reduced.items()
     ]
+    if view.pool.archived < 1:
+        less.append(f"Of the archives' labelled readings {view.pool.archived:.2g} count.")
     return " ".join([view.best.why, *less])
 
 
@@ -157,37 +158,32 @@ def _without_contradicting(job: FitJob, group: GroupKnowledge) -> FitJob:
 # -- fitting ---------------------------------------------------------------------------------------
 
 
-def _views(
-    job: FitJob, group: GroupKnowledge, X: Floats, y: NDArray[np.int64]
-) -> list[BatchView | None]:
-    columns = job.change.columns
-    view = _continued if is_too_brief(job) else _view
-    paper = view(job, group, group.survivors, X, y, needed=0)
-    if len(group.survivors) == len(columns):
-        return [paper]
-    needed = GROUP_READINGS_PER_COLUMN * len(columns)
-    return [paper, view(job, group, columns, X, y, needed)]
+def _views(job: FitJob, group: GroupKnowledge, X: Floats, y: NDArray[np.int64]) -> list[BatchView]:
+    """Fits with statistics for the survivors, and for all columns, if enough readings know them."""
+    columns, wanted = job.change.columns, [(group.survivors, 0)]
+    if len(group.survivors) < len(columns):
+        wanted.append((columns, GROUP_READINGS_PER_COLUMN * len(columns)))
+    brief = is_too_brief(job)
+    gone = () if brief else vanished(group.members, job.change)
+    views = []
+    for survivors, needed in wanted:
+        found = pool(group.members, survivors, len(job.classes), gone)
+        if found.known.readings >= needed:
+            made = _continued(job, found, X, y) if brief else _view(job, found, survivors, X, y)
+            views.append(made)
+    return views
 
 
 def _view(
-    job: FitJob,
-    group: GroupKnowledge,
-    survivors: Sequence[str],
-    X: Floats,
-    y: NDArray[np.int64],
-    needed: int,
-) -> BatchView | None:
-    """The fit with statistics for these columns; None where too few readings know them."""
-    gone = vanished(group.members, job.change)
-    found = pool(group.members, survivors, len(job.classes), gone)
-    if found.known.readings < needed:
-        return None
+    job: FitJob, found: Pool, survivors: Sequence[str], X: Floats, y: NDArray[np.int64]
+) -> BatchView:
+    """The fit with statistics for these columns."""
     columns = job.change.columns
     new = tuple(column for column in columns if column not in survivors)
     W_s = found.survivors_weights(job.lam, job.rho)
     Xs = X[:, [columns.index(column) for column in survivors]]
     Xa = X[:, [columns.index(column) for column in new]]
-    sure = SurvivorColumns.of(Xs, found.survivors_gram(), job.rho)
+    sure = SurvivorColumns.of(Xs, found.survivors_gram(), found.survivors_ridge(job.rho))
     task, seed = Batch.of(Xs @ W_s, Xa, y, len(job.classes), sure), job.change.id
     nodes = [each.owner for each in job.examples[: job.size]]
     if job.kernels:
@@ -206,18 +202,8 @@ def _view(
     return BatchView(survivors=tuple(survivors), new=new, pool=found, W_s=W_s, task=task, best=best)
 
 
-def _continued(
-    job: FitJob,
-    group: GroupKnowledge,
-    survivors: Sequence[str],
-    X: Floats,
-    y: NDArray[np.int64],
-    needed: int,
-) -> BatchView | None:
-    """Statistics for these columns and the batch as one, for all columns; or None, as above."""
-    found = pool(group.members, survivors, len(job.classes))
-    if found.known.readings < needed:
-        return None
+def _continued(job: FitJob, found: Pool, X: Floats, y: NDArray[np.int64]) -> BatchView:
+    """Those statistics and the batch as one, for all columns."""
     W, best = continued(job, found, X, y)
     task = Batch.of(X @ W, X[:, :0], y, len(job.classes))
     return BatchView(survivors=job.change.columns, new=(), pool=found, W_s=W, task=task, best=best)

@@ -6,7 +6,7 @@ Summaries that cannot be right are refused and named; the rest go on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,18 @@ from edge_opid.errors import OpidError
 from edge_opid.layout import Layout
 from edge_opid.layout.layout import BIAS
 from edge_opid.learner import Summary as Statistics
-from edge_opid.wire import SummaryMessage, WireError, decode
+from edge_opid.node.orders import layout_of
+from edge_opid.wire import SensorDescription, SummaryMessage, WireError, decode
 from gateway.fitting.pooling import Member
-from gateway.registry import ChangeRecord, ExampleRecord, FitRecord, LayoutRecord, SummaryRecord
+from gateway.registry import (
+    ChangeRecord,
+    ExampleRecord,
+    FitRecord,
+    LayoutRecord,
+    NodeKey,
+    SummaryRecord,
+)
+from gateway.registry.archives import ArchiveRecord
 from gateway.registry.columns import column_names, layout_in, role_of
 
 Floats = NDArray[np.float64]
@@ -39,9 +48,13 @@ class FitJob:
     """The fit that nodes have now."""
     lam: float
     rho: float
+    newest: Mapping[NodeKey, LayoutRecord] = field(default_factory=dict)
+    """Each node's layout of today: to its scales the statistics of before are moved."""
     weights: str = "float32"
     kernels: bool = False
     """Whether a kernel may be chosen, too."""
+    archives: Sequence[ArchiveRecord] = ()
+    """What operators' archives taught the group."""
 
 
 # -- what the group knew ---------------------------------------------------------------------------
@@ -78,7 +91,7 @@ def group_knowledge(job: FitJob) -> GroupKnowledge:
 
 
 def _all_members(job: FitJob) -> tuple[list[Member], dict[str, str]]:
-    """Every summary that can be read, the newest first."""
+    """Every summary that can be read, the newest first, and then those of archives."""
     members, refused = [], {}
     for record in sorted(job.summaries, key=lambda each: -each.layout_version):
         name = f"{record.site}/{record.node}"
@@ -86,7 +99,19 @@ def _all_members(job: FitJob) -> tuple[list[Member], dict[str, str]]:
             members.append(_member(job, record, name))
         except (OpidError, ValueError) as error:
             refused[name] = f"layout {record.layout_version}: {error}"
+    for archived in job.archives:
+        try:
+            members.append(_archive_member(archived))
+        except (OpidError, ValueError) as error:
+            refused[archived.name] = str(error)
     return members, refused
+
+
+def _archive_member(record: ArchiveRecord) -> Member:
+    statistics, everything = _sums_of(decode(record.payload, SummaryMessage))
+    layout = layout_of(record.sensors, (), record.gate)
+    names = column_names(layout)
+    return Member(record.name, names, statistics, record.gate, everything, archive=True)
 
 
 def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
@@ -94,7 +119,19 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
     layout = job.layouts.get((record.site, record.node, record.layout_version))
     if layout is None:
         raise WireError("layout", f"nobody remembers layout {record.layout_version} of {name}")
-    columns = column_names(layout_in(layout, summary.sensors))
+    mine = layout_in(layout, summary.sensors)
+    statistics, everything = _sums_of(summary)
+    today = _on_scales_of(layout, job.newest.get((record.site, record.node), layout))
+    if today is not layout:
+        target = layout_in(today, summary.sensors)
+        move, classes = target.move_from(mine), statistics.moments.shape[1]
+        statistics, mine = statistics.mapped(move.columns, range(classes), classes), target
+        everything = everything and everything.mapped(move.columns, (), 0)
+    return Member(name, column_names(mine), statistics, layout.gate, everything)
+
+
+def _sums_of(summary: SummaryMessage) -> tuple[Statistics, Statistics | None]:
+    """The labelled sums, and those of all readings where there are some."""
     statistics = Statistics(
         vanishing=0,
         lam=summary.lam,
@@ -104,7 +141,32 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
         gram=summary.gram_array(),
         moments=summary.moment_array(),
     )
-    return Member(name, columns, statistics, layout.gate)
+    everything: Statistics | None = None
+    if summary.everything is not None:
+        everything = replace(
+            statistics,
+            readings=summary.everything.readings,
+            evidence=summary.everything.evidence,
+            gram=summary.everything.gram_array(),
+            moments=statistics.moments[:, :0],
+        )
+    return statistics, everything
+
+
+def _on_scales_of(layout: LayoutRecord, newest: LayoutRecord) -> LayoutRecord:
+    """A layout with the scales that the same sensors have today; itself, where they are the same.
+
+    A sensor's scale may have been measured again since. Another sensor in its role is on a scale of
+    its own, and z means the same on both.
+    """
+    today = {(each.id, each.role): each for each in newest.sensors}
+    sensors = tuple(today.get((each.id, each.role), each) for each in layout.sensors)
+    same = all(_scale_of(a) == _scale_of(b) for a, b in zip(sensors, layout.sensors, strict=True))
+    return layout if same else replace(layout, sensors=sensors)
+
+
+def _scale_of(sensor: SensorDescription) -> tuple[float, float, tuple[float, ...]]:
+    return sensor.reference, sensor.scale, sensor.knots
 
 
 def vanished(members: Sequence[Member], change: ChangeRecord) -> tuple[str, ...]:
@@ -128,7 +190,7 @@ def batch_columns(job: FitJob) -> tuple[Floats, NDArray[np.int64]]:
             ready[key] = _encoder(job, job.layouts[key])
         layout, order, roles = ready[key]
         values = {roles[sensor]: v for sensor, v in example.values.items() if sensor in roles}
-        rows.append(layout.encode(values, clip_gated=True)[order])
+        rows.append(layout.encode(values)[order])
     X = np.array(rows, float).reshape(len(rows), len(job.change.columns))
     return X, np.array(
         [job.classes.index(each.label) for each in job.examples[: job.size]], np.int64

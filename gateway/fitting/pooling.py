@@ -15,12 +15,20 @@ A summary can keep all of these and still be a lie. So nobody's word outweighs t
 pool of n members none counts for more than (n − 1)/2 times the one in the middle, which is half of
 all the others together where they know equally much (`shares`). Who is counted for less is listed.
 
+An archive is no word of a node: an operator vouches for it, and it moves nobody's bound. But it is
+of the past, so all archives together count for a few readings a column and no more, however many
+they have (docs/decisions/0050): a fleet starts with them, and its own readings soon decide.
+
 A node without one of the roles in question is no error: it is left out, and listed.
+
+Where nodes say how their sensors go together in all readings, labelled or not, those sums are added
+up by the same rules, and W^(s) is distilled from them (docs/decisions/0032): the labels teach W̃ of
+all columns, and the readings without a label teach the survivors to say what W̃ says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -29,6 +37,7 @@ import numpy as np
 
 from edge_opid.errors import MismatchError
 from edge_opid.learner import Summary
+from edge_opid.learner.handover import READINGS_PER_LABEL, careful_ridge, distilled
 from edge_opid.learner.settings import EVIDENCE_MAX, LIMIT
 from edge_opid.learner.statistics import Matrix, Statistics, positive_part, solve
 
@@ -39,6 +48,8 @@ OUTWEIGH_MIN = 1.5
 LEARNED_FROM = 10
 """Readings a column, up to which a member counts in full: where the others have only just begun,
 what one has learned for long is not held against it."""
+ARCHIVE_LABELLED, ARCHIVE_READINGS = 20, 200
+"""Readings a column that archives count for together at most: with a label, and of all."""
 SLACK = 1.01
 """Sums in float32 over millions of readings may be a little above what exact ones could be."""
 ROOM = 1.1
@@ -54,6 +65,10 @@ class Member:
     summary: Summary
     largest: float = LIMIT
     """No column is ever larger: the gate of its layout, or what a learner takes at most."""
+    everything: Summary | None = None
+    """The same columns in all readings, labelled or not: no moments, d×0."""
+    archive: bool = False
+    """Whether an operator has learned it from an archive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +86,46 @@ class Pool:
     """Nodes whose summary cannot be right, and why."""
     reduced: dict[str, float] = field(default_factory=dict)
     """Nodes that would outweigh the others, and the share of their readings that counts."""
+    everything: Statistics | None = None
+    """The sums over all readings, labelled or not; None where nobody has said them."""
+    archived: float = 1.0
+    """The share of the archives' labelled readings that counts."""
+
+    @property
+    def is_distilled(self) -> bool:
+        """Whether readings without labels teach the survivors: there are enough of them."""
+        if self.everything is None:
+            return False
+        return self.everything.evidence >= READINGS_PER_LABEL * self.known.evidence > 0
 
     def survivors_weights(self, lam: float, rho: float) -> Matrix:
-        """W^(s) of Eq. 4, survivors×c, as if one learner had seen every reading of the group."""
+        """W^(s), survivors×c, as if one learner had seen every reading of the group.
+
+        Distilled where most readings have no label, and else of Eq. 4.
+        """
+        if self.everything is not None and self.is_distilled:
+            return distilled(self.known, self.everything.gram, self._survivors, rho)
         return solve(self.known, self.vanishing, lam, rho)[1]
 
     def survivors_gram(self) -> Matrix:
-        """The survivors' part of the Gram matrix: how sure the group is of their weights."""
-        return self.known.gram[self.vanishing :, self.vanishing :]
+        """The survivors' part of the Gram matrix: how sure the group is of their weights.
+
+        Where they were distilled, as sure as labels make it, in the directions of all readings.
+        """
+        gram = self.known.gram
+        if self.everything is not None and self.is_distilled:
+            gram = self.known.evidence / self.everything.evidence * self.everything.gram
+        return gram[self.vanishing :, self.vanishing :]
+
+    def survivors_ridge(self, rho: float) -> float:
+        """The ridge that W^(s) was solved with, or its teacher."""
+        if not self.is_distilled:
+            return rho
+        return careful_ridge(self.known, self._survivors, rho)
+
+    @property
+    def _survivors(self) -> range:
+        return range(self.vanishing, len(self.roles))
 
 
 def pool(
@@ -107,7 +154,10 @@ def pool(
     if len(set(roles)) != len(roles) or not survivors:
         raise MismatchError(f"roles to pool must differ, and one survive, got {list(roles)}")
     known, lacking, refused = {}, {}, {}
+    readings: dict[str, Statistics] = {}
+    archives: set[str] = set()
     for member in members:
+        archives |= {member.node} if member.archive else set()
         missing = tuple(role for role in roles if role not in member.roles)
         fault = fault_of(member, classes)
         if member.node in known or member.node in refused:
@@ -119,21 +169,54 @@ def pool(
         else:
             columns = [member.roles.index(role) for role in roles]
             known[member.node] = member.summary.statistics().ordered(columns)
-    counted = shares(known)
-    nothing = Statistics(np.zeros((len(roles),) * 2), np.zeros((len(roles), classes)), 0, 0.0)
-    parts = (weighed(each, counted[node]) for node, each in known.items())
-    total = reduce(add, parts, nothing)
-    whole = Statistics(positive_part(total.gram), total.moments, total.readings, total.evidence)
-    reduced = {node: share for node, share in counted.items() if share < 1}
+            if member.everything is not None:
+                readings[member.node] = member.everything.statistics().ordered(columns)
+    counted, archived = _all_shares(known, archives, ARCHIVE_LABELLED * len(roles))
+    reduced = _reduced(counted, archives)
+    everything = None
+    if readings:
+        # Whoever says only what was labelled has at least read that.
+        mute = {n: replace(s, moments=s.moments[:, :0]) for n, s in known.items()}
+        readings = {**mute, **readings}
+        weights, _ = _all_shares(readings, archives, ARCHIVE_READINGS * len(roles))
+        everything = _added_up(readings, weights, 0, len(roles))
+        fewer = _reduced(weights, archives)
+        reduced = {n: min(reduced.get(n, 1.0), fewer.get(n, 1.0)) for n in {**reduced, **fewer}}
     return Pool(
         roles=roles,
         vanishing=len(vanishing),
-        known=whole,
+        known=_added_up(known, counted, classes, len(roles)),
         nodes=tuple(known),
         lacking=lacking,
         refused=refused,
         reduced=reduced,
+        everything=everything,
+        archived=archived,
     )
+
+
+def _all_shares(
+    known: Mapping[str, Statistics], archives: Collection[str], most: float
+) -> tuple[dict[str, float], float]:
+    """The share of everybody that counts, and that of the archives, which have the same one."""
+    counted = shares({name: each for name, each in known.items() if name not in archives})
+    past = sum(known[name].evidence for name in known if name in archives)
+    share = min(1.0, most / max(past, 1.0))
+    return {name: counted.get(name, share) for name in known}, share
+
+
+def _reduced(counted: Mapping[str, float], archives: Collection[str]) -> dict[str, float]:
+    return {name: each for name, each in counted.items() if each < 1 and name not in archives}
+
+
+def _added_up(
+    known: Mapping[str, Statistics], counted: Mapping[str, float], classes: int, width: int
+) -> Statistics:
+    """The sums of all nodes, of each as much as counts."""
+    nothing = Statistics(np.zeros((width, width)), np.zeros((width, classes)), 0, 0.0)
+    parts = (weighed(each, counted[node]) for node, each in known.items())
+    total = reduce(add, parts, nothing)
+    return replace(total, gram=positive_part(total.gram))
 
 
 def shares(known: Mapping[str, Statistics]) -> dict[str, float]:
@@ -182,10 +265,18 @@ def weighed(known: Statistics, share: float) -> Statistics:
 
 def fault_of(member: Member, classes: int) -> str:
     """Why this summary cannot be right, or nothing."""
-    summary, width = member.summary, len(member.roles)
-    entries = width * (width + 1) // 2
+    width = len(member.roles)
     if len(set(member.roles)) != width:
         return f"roles {list(member.roles)} are not all different"
+    fault = _fault_of_sums(member.summary, width, classes, member.largest)
+    if fault or member.everything is None:
+        return fault
+    fault = _fault_of_sums(member.everything, width, 0, member.largest)
+    return fault and f"its sums of all readings: {fault}"
+
+
+def _fault_of_sums(summary: Summary, width: int, classes: int, largest: float) -> str:
+    entries = width * (width + 1) // 2
     if summary.moments.ndim != 2 or len(summary.moments) != width:
         return f"moments must have {width} rows, one a role, got {summary.moments.shape}"
     if summary.gram.shape != (entries,):
@@ -194,30 +285,29 @@ def fault_of(member: Member, classes: int) -> str:
         return f"the group has {classes} classes, the summary {summary.moments.shape[1]}"
     if not (np.isfinite(summary.gram).all() and np.isfinite(summary.moments).all()):
         return "its numbers must be finite, and are not"
-    return _too_large(member) or _indefinite(summary) or _unequal(member)
+    x = max(1.0, largest)
+    return _too_large(summary, x) or _indefinite(summary) or _unequal(summary, x)
 
 
-def _too_large(member: Member) -> str:
+def _too_large(summary: Summary, x: float) -> str:
     """One absurd summary would outweigh the whole group, and weights beyond a node's limit."""
-    summary, x = member.summary, max(1.0, member.largest)
     gram, most = summary.statistics().gram, min(summary.readings, EVIDENCE_MAX)
     for what, got, bound in (
         ("evidence", summary.evidence, most),
         ("sum of squares", float(gram.diagonal().max()), most * x * x),
-        ("moment", float(np.abs(summary.moments).max()), most * x),
+        ("moment", float(np.abs(summary.moments).max(initial=0)), most * x),
     ):
         if got > SLACK * bound:
             return f"{summary.readings} readings within {x:g} give no {what} of {got:.3g}"
     return ""
 
 
-def _unequal(member: Member) -> str:
+def _unequal(summary: Summary, x: float) -> str:
     """|Σxy|² ≤ Σx²·Σy², whatever the readings: moments without squares would weigh too much."""
-    summary, x = member.summary, max(1.0, member.largest)
     gram, most = summary.statistics().gram, summary.evidence
     squares = np.maximum(gram.diagonal(), 0)
     bounds = ROOM * np.sqrt(squares * most) + (ROOM - 1) * most
-    over = np.abs(summary.moments).max(1) > bounds
+    over = np.abs(summary.moments).max(1, initial=0) > bounds
     if float(squares.max()) > ROOM * most * x * x or over.any():
         return f"its moments or squares are too large for an evidence of {most:.3g}"
     return ""

@@ -1,4 +1,7 @@
-"""Where fits happen: in a thread beside the loop, so that messages are answered meanwhile."""
+"""Where fits happen: in threads beside the loop, so that messages are answered meanwhile.
+
+A thread makes a fit itself, or has it made elsewhere and waits (`gateway.fitting.elsewhere`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from edge_opid.native.rescue import watch
 from gateway.fitting.fit import fit_change
 from gateway.fitting.job import FitJob
 from gateway.registry import FitRecord
+from gateway.workers import use_one_blas_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Fitter(Protocol):
 
 def attempt(job: FitJob, now_ms: int) -> Outcome:
     """Fit; whatever the batch does to the solvers, the gateway lives on and says it."""
+    use_one_blas_thread()
     try:
         with watch() as rescued:
             fit = fit_change(job, now_ms)
@@ -47,12 +52,27 @@ def attempt(job: FitJob, now_ms: int) -> Outcome:
         return FitFailed(job.change.id, f"{type(error).__name__}: {error}")
 
 
-class ThreadFitter:
-    """One fit at a time, in a thread of its own."""
+class Place(Protocol):
+    """Somewhere a fit is made, while the thread that asks for it waits."""
 
-    def __init__(self, fit: Callable[[FitJob, int], Outcome] = attempt) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fit")
-        self._fit = fit
+    def __call__(self, job: FitJob, now_ms: int) -> Outcome:
+        """The outcome; whatever happens there, one comes."""
+
+    def stop(self) -> None:
+        """Whoever waits need not wait any more."""
+
+
+class ThreadFitter:
+    """So many fits at a time, each in a thread, and outcomes in the order of the jobs."""
+
+    def __init__(
+        self,
+        fit: Callable[[FitJob, int], Outcome] = attempt,
+        at_once: int = 1,
+        stop: Callable[[], None] | None = None,
+    ) -> None:
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="fit")
+        self._fit, self._stop = fit, stop
         self._pending: list[Future[Outcome]] = []
 
     def submit(self, job: FitJob, now_ms: int) -> None:
@@ -69,3 +89,5 @@ class ThreadFitter:
     def stop(self) -> None:
         """Begin nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._stop is not None:
+            self._stop()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from edge_opid.wire import LIMITS
+from edge_opid.config.node import MEMORY_MB, columns_for
 from gateway.registry.fleet import Fleet
 from gateway.registry.lifecycle import EventError, SensorState
 from gateway.registry.records import NodeKey, SensorRecord
 
+COLUMNS_MAX = columns_for(MEMORY_MB)
+"""Of a layout that a gateway orders: it is not told what memory a node has, and all have this."""
 SENSORS_MAX = 1_000
 """Sensors of a node, the retired ones included: one a week for 19 years. All are in memory."""
 
@@ -34,8 +36,8 @@ def check_room(fleet: Fleet, record: SensorRecord) -> None:
     if needed > left:
         raise EventError(
             "columns",
-            f"{record.site}/{record.node} would have {LIMITS.columns_max - left + needed} columns "
-            f"with {record.id!r}, and a layout has at most {LIMITS.columns_max}: retire another "
+            f"{record.site}/{record.node} would have {COLUMNS_MAX - left + needed} columns "
+            f"with {record.id!r}, and a node has room for {COLUMNS_MAX}: retire another "
             "sensor first, or give this one fewer knots",
         )
 
@@ -45,7 +47,7 @@ def columns_left(fleet: Fleet, record: SensorRecord) -> int:
     gone = record.id, record.replaces
     others = not_retired(fleet, (record.site, record.node))
     taken = sum(max(1, len(each.knots)) for each in others if each.id not in gone)
-    return LIMITS.columns_max - 1 - taken
+    return COLUMNS_MAX - 1 - taken
 
 
 def not_retired(fleet: Fleet, key: NodeKey) -> list[SensorRecord]:

@@ -17,24 +17,34 @@ from dataclasses import replace
 from typing import Any
 
 from edge_opid.layout.layout import BIAS
-from edge_opid.wire import Event, SensorDeployed, SensorRetired, SensorReturned, SensorSilent
+from edge_opid.wire import (
+    Event,
+    ScaleMeasured,
+    SensorDeployed,
+    SensorRemeasured,
+    SensorRetired,
+    SensorReturned,
+    SensorSilent,
+)
 from gateway.policy import Policy
 from gateway.registry.capacity import check_end, check_room, not_retired
 from gateway.registry.fleet import AHEAD_MS, Fleet
 from gateway.registry.lifecycle import (
     IN_LAYOUT,
+    SPEAKING,
     EventError,
     LifecycleError,
     SensorEvent,
     SensorState,
     step,
 )
+from gateway.registry.overlap import living_predecessor, successor
 from gateway.registry.records import NodeKey, SensorRecord
 from gateway.registry.text import listed
 
-RETIRED = SensorState.RETIRED
-TIMEOUT_S = 60.0
-"""When a sensor counts as silent, where nobody said it: as in a node's configuration."""
+ANNOUNCEMENTS = SensorRetired, SensorDeployed, SensorRemeasured
+"""What an operator may say of a sensor."""
+Announcement = SensorRetired | SensorDeployed | SensorRemeasured
 
 
 def apply_event(fleet: Fleet, key: NodeKey, event: Event, now_ms: int) -> None:
@@ -49,7 +59,8 @@ def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str
     """A sensor goes for good, for whichever reason; at least one must stay."""
     record = _find_sensor(fleet, key, sensor)
     others = [each for each in fleet.in_layout(key) if each.id != sensor]
-    if record.state in IN_LAYOUT and not others:
+    heir = successor(fleet, record)
+    if record.state in IN_LAYOUT and not others and not (heir and heir.is_known):
         raise EventError(
             "empty-layout",
             f"sensor {sensor!r} is the last one of {'/'.join(key)}, and a layout needs one: "
@@ -58,23 +69,28 @@ def retire(fleet: Fleet, key: NodeKey, sensor: str, event: SensorEvent, why: str
     fleet.put(_after_event(record, event, at, reason=why))
 
 
-def overdue_sensors(
+def take_overdue(
     fleet: Fleet, policy: Policy, now_ms: int, *, hearing: bool = True, sure: bool = True
 ) -> list[tuple[NodeKey, str, SensorEvent, str]]:
     """Sensors whose time has come: silent for longer than the policy allows, or worn out.
 
     While nothing can be heard (`hearing`), silence is nobody's fault; while the clock is doubted
-    (`sure`), nobody is worn out.
+    (`sure`), nobody is worn out. Each is named once: whoever cannot retire one has to `keep` it.
     """
+    silent_before_ms = now_ms - 1000 * policy.silence_s
+    due = fleet.agenda.take_overdue(
+        silent_before_ms if hearing else None, now_ms + 1 if sure else None
+    )
     found = []
-    too_long = f"silent for more than {policy.silence_s:g} s"
-    for key, sensors in fleet.sensors.items():
-        for sensor in sensors.values():
-            silent_ms = now_ms - sensor.since_ms if sensor.state == SensorState.SILENT else 0
-            ends_ms = sensor.end_of_life_ms
-            if hearing and silent_ms > 1000 * policy.silence_s:
-                found.append((key, sensor.id, SensorEvent.OVERDUE, too_long))
-            elif sure and ends_ms is not None and ends_ms <= now_ms and sensor.state != RETIRED:
+    for key in sorted(due):
+        for sensor in fleet.sensors[key].values():
+            if sensor.id not in due[key]:
+                continue
+            silent = sensor.state == SensorState.SILENT and sensor.since_ms < silent_before_ms
+            if hearing and silent:
+                why = f"silent for more than {policy.silence_s:g} s"
+                found.append((key, sensor.id, SensorEvent.OVERDUE, why))
+            else:
                 found.append((key, sensor.id, SensorEvent.EXPIRED, "end of life"))
     return found
 
@@ -116,7 +132,7 @@ def _apply_silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) 
 
 def _apply_returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
     record = _find_unretired(fleet, key, event.sensor)
-    if record.state == SensorState.ACTIVE:
+    if record.state in SPEAKING:
         raise EventError("late", f"sensor {event.sensor!r} of {'/'.join(key)} is active already")
     fleet.put(_after_event(record, SensorEvent.RETURNED, now_ms))
 
@@ -126,8 +142,29 @@ def reconcile(fleet: Fleet, key: NodeKey, silent: Collection[str], now_ms: int) 
     for sensor in list(fleet.sensors[key].values()):
         if sensor.state == SensorState.SILENT and sensor.id not in silent:
             fleet.put(_after_event(sensor, SensorEvent.RETURNED, now_ms))
-        elif sensor.state == SensorState.ACTIVE and sensor.id in silent:
+        elif sensor.state in SPEAKING and sensor.id in silent:
             fleet.put(_after_event(sensor, SensorEvent.SILENT, now_ms))
+
+
+def _apply_scale(fleet: Fleet, key: NodeKey, event: ScaleMeasured, now_ms: int) -> None:
+    """A node has found a sensor's scale to be wrong: it gets the layout with the one it measured.
+
+    What it has learned it moves itself when it obeys; its summaries are moved where they are read.
+    """
+    record = _find_unretired(fleet, key, event.sensor)
+    if record.state not in IN_LAYOUT:
+        raise EventError("late", f"sensor {event.sensor!r} of {'/'.join(key)} is {record.state}")
+    measured = replace(
+        record,
+        reference=event.reference,
+        scale=event.scale,
+        knots=event.knots if len(event.knots) == len(record.knots) else record.knots,
+        since_ms=now_ms if record.state != SensorState.SILENT else record.since_ms,
+        reason="its old scale proved wrong",
+    )
+    if record.state == SensorState.REMEASURING:
+        measured = replace(measured, state=step(record.state, SensorEvent.MEASURED))
+    fleet.put(measured)
 
 
 def _find_unretired(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
@@ -148,6 +185,14 @@ def _apply_retired(fleet: Fleet, key: NodeKey, event: SensorRetired, now_ms: int
     fleet.put(replace(fleet.sensors[key][event.sensor], announced_ms=announced_ms))
 
 
+def _apply_remeasured(fleet: Fleet, key: NodeKey, event: SensorRemeasured, now_ms: int) -> None:
+    record = _find_sensor(fleet, key, event.sensor)
+    _check_newer(record, event.at_ms)
+    announced_ms = min(event.at_ms, now_ms + AHEAD_MS)
+    after = _after_event(record, SensorEvent.REMEASURED, now_ms, announced_ms=announced_ms)
+    fleet.put(after)
+
+
 def _apply_deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: int) -> None:
     before = fleet.sensors[key].get(event.sensor)
     if before is not None:
@@ -164,17 +209,17 @@ def _apply_deployed(fleet: Fleet, key: NodeKey, event: SensorDeployed, now_ms: i
     check_end(record, now_ms)
     check_room(fleet, record)
     state = before.state if before else SensorState.UNKNOWN
-    complete = record.reference is not None and record.scale is not None
-    change = SensorEvent.DEPLOYED if complete else SensorEvent.ANNOUNCED
+    at_once = record.is_known and living_predecessor(fleet, record) is None
+    change = SensorEvent.DEPLOYED if at_once else SensorEvent.ANNOUNCED
     fleet.put(replace(record, state=step(state, change)))
-    if complete and old is not None:
+    if at_once and old is not None:
         retire_replaced(fleet, key, event.sensor, now_ms)
 
 
 def _announced_record(
     key: NodeKey, event: SensorDeployed, now_ms: int, old: SensorRecord | None
 ) -> SensorRecord:
-    timeout = event.timeout_s or (old.timeout_s if old else TIMEOUT_S)
+    timeout = event.timeout_s or (old.timeout_s if old else None)
     return SensorRecord(
         site=key[0],
         node=key[1],
@@ -239,4 +284,6 @@ _HANDLERS: dict[type[Any], Callable[[Fleet, NodeKey, Any, int], None]] = {
     SensorSilent: _apply_silent,
     SensorReturned: _apply_returned,
     SensorDeployed: _apply_deployed,
+    SensorRemeasured: _apply_remeasured,
+    ScaleMeasured: _apply_scale,
 }

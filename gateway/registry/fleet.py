@@ -7,8 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from edge_opid.log import worth_a_line
-from edge_opid.wire import SensorDescription
+from edge_opid.wire import SensorDescription, Status
 from gateway.policy import Group, check_groups
+from gateway.registry.agenda import Agenda
+from gateway.registry.heard import Heard, HeardRecord
+from gateway.registry.history import Chronicle, LifeRecord, MinutesRecord
 from gateway.registry.lifecycle import IN_LAYOUT, SensorState
 from gateway.registry.records import (
     ChangeRecord,
@@ -47,8 +50,14 @@ class StoredFleet:
     examples: Mapping[int, Collection[ExampleNumber]] = field(default_factory=dict)
     """Which instances the batches of those changes have."""
     next_change: int = 1
+    changes_apart: int = 1
+    """From one number to the next: sites with gateways of their own share the numbers."""
+    site: str = ""
+    """The only one of this fleet; empty where it has them all."""
     doubts: Sequence[DoubtRecord] = ()
     issued: Sequence[IssuedRecord] = ()
+    hours: Sequence[MinutesRecord] = ()
+    """The hour that it is, of each node: what comes is added to it."""
 
 
 class Fleet:
@@ -60,7 +69,12 @@ class Fleet:
     (['north'], [])
     """
 
-    def __init__(self, groups: Iterable[Group], stored: StoredFleet | None = None) -> None:
+    def __init__(
+        self,
+        groups: Iterable[Group],
+        stored: StoredFleet | None = None,
+        agenda: Agenda | None = None,
+    ) -> None:
         listed = tuple(groups)
         check_groups(listed)
         self.groups = {group.id: group for group in listed}
@@ -76,14 +90,18 @@ class Fleet:
         self.doubts: dict[tuple[str, str, str], DoubtRecord] = {}
         """What was said and is not believed, by site, node and kind."""
         self._issued: dict[NodeKey, IssuedRecord] = {}
-        self.next_change = 1
-        self.touched: set[NodeKey] = set()
-        """Nodes with a sensor that changed since somebody looked at their layout."""
+        self.next_change, self._changes_apart = 1, 1
+        self.site = stored.site if stored is not None else ""
+        self.agenda = Agenda() if agenda is None else agenda
+        """Of whom something may be due; follows from the records."""
         self.claims: dict[NodeKey, tuple[int, int]] = {}
         """How many readings each node's last summary was of, and when it came; of this life."""
         self._described: dict[tuple[str, str, str], SensorDescription] = {}
         self._members: defaultdict[int, dict[NodeKey, None]] = defaultdict(dict)
         self._unsaved: dict[object, Record] = {}
+        hours = stored.hours if stored is not None else ()
+        self._heard = Heard()
+        self._chronicle = Chronicle({(each.site, each.node): each for each in hours})
         if stored is not None:
             self._load(stored)
 
@@ -95,7 +113,7 @@ class Fleet:
                 self.put(record)
         for change, numbers in stored.examples.items():
             self.examples[change].update(numbers)
-        self.next_change = stored.next_change
+        self.next_change, self._changes_apart = stored.next_change, stored.changes_apart
         self._unsaved.clear()
         for key, node in list(self.nodes.items()):
             group = self.group_of(key)
@@ -106,11 +124,9 @@ class Fleet:
         """Replace the record with this key, and remember that it is to be saved."""
         match record:
             case NodeRecord():
-                self.nodes[record.key] = record
+                self._put_node(record)
             case SensorRecord():
-                self.sensors[record.site, record.node][record.id] = record
-                self.touched.add((record.site, record.node))
-                self._described.pop(record.key, None)
+                self._put_sensor(record)
             case LayoutRecord():
                 self._enrol(record)
             case OrderRecord():
@@ -118,10 +134,13 @@ class Fleet:
                 self.orders[record.key] = record
             case ChangeRecord():
                 self.changes[record.id] = record
-                self.next_change = max(self.next_change, record.id + 1)
+                if record.id >= self.next_change:
+                    self.next_change = record.id + self._changes_apart
+                self.agenda.note_change(record)
             case ExampleRecord():
                 number = record.site, record.node, record.source, record.boot, record.seq
                 self.examples[record.change].add(number)
+                self.agenda.stir(record.change)
             case IssuedRecord():
                 self._issued[record.key] = record
             case DoubtRecord():
@@ -131,15 +150,68 @@ class Fleet:
         key = tuple(getattr(record, name) for name in record.KEY)
         self._unsaved[type(record), key] = record
 
+    def _put_node(self, node: NodeRecord) -> None:
+        before, layout = self.nodes.get(node.key), self.layouts.get(node.key)
+        self.nodes[node.key] = node
+        self.agenda.note_node(before, node)
+        if layout is not None:
+            self.agenda.note_reported(node, layout)
+
+    def _put_sensor(self, sensor: SensorRecord) -> None:
+        """A sensor that comes into another state has one more event in its life."""
+        sensors = self.sensors[sensor.site, sensor.node]
+        before = sensors.get(sensor.id)
+        if before is None or before.state != sensor.state:
+            self.put(
+                LifeRecord(
+                    site=sensor.site,
+                    node=sensor.node,
+                    sensor=sensor.id,
+                    at_ms=sensor.since_ms,
+                    state=sensor.state,
+                    role=sensor.role,
+                    replaces=sensor.replaces,
+                    reason=sensor.reason,
+                )
+            )
+        sensors[sensor.id] = sensor
+        self._described.pop(sensor.key, None)
+        self.agenda.note_sensor(before, sensor)
+
+    def note_heard(self, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> None:
+        """A node is still here; the first status in a minute is a sample of its history."""
+        self._heard.note(key, payload, now_ms)
+        self._chronicle.note(key, status, now_ms)
+
+    def put_heard(self, now_ms: int, *, busy: bool) -> None:
+        """Write down of a few nodes that they are still here, and their samples."""
+        self._put_spoken(self._heard.take_due(now_ms, busy=busy))
+        for record in self._heard.take_times(now_ms):
+            self.put(record)
+
+    def put_all_heard(self, now_ms: int) -> None:
+        """Write it down of everybody: it is the end."""
+        self._put_spoken(self._heard.take_all(now_ms))
+
+    def _put_spoken(self, spoken: Iterable[tuple[NodeKey, int, bytes]]) -> None:
+        for key, seen_ms, status in spoken:
+            self.put(replace(self.nodes[key], seen_ms=seen_ms, status=status))
+            for record in self._chronicle.take(key):
+                self.put(record)
+
     def _enrol(self, layout: LayoutRecord) -> None:
         """The node leaves the change of its former layout, and joins that of the new one."""
         key = layout.site, layout.node
-        if key in self.layouts:
-            if layout.version < self.layouts[key].version:
+        before, node = self.layouts.get(key), self.nodes.get(key)
+        if before is not None:
+            if layout.version < before.version:
                 return  # history: what a former number means, for the statistics under it
-            self._members[self.layouts[key].change].pop(key, None)
+            self._members[before.change].pop(key, None)
         self.layouts[key] = layout
         self._members[layout.change][key] = None
+        self.agenda.note_layout(before, layout)
+        if node is not None:
+            self.agenda.note_reported(node, layout)
 
     def cap_times(self, now_ms: int) -> None:
         """After a clock was set back: nobody must wait until it has caught up with the records."""
@@ -192,12 +264,15 @@ class Fleet:
 
     def forget(self, key: NodeKey) -> None:
         """Nothing of this node was ever heard: all that is known of it goes, here and saved."""
+        self.agenda.forget_node(key, self.sensors.get(key, {}))
         for records in (self.nodes, self.sensors, self.orders, self._issued):
             records.pop(key, None)
         layout = self.layouts.pop(key, None)
         if layout is not None:
             self._members[layout.change].pop(key, None)
-        self.touched.discard(key)
+            self.agenda.forget_layout(layout)
+        self._chronicle.forget(key)
+        self._heard.forget(key)
         for batch in self.examples.values():
             batch -= {number for number in batch if number[:2] == key}
         self.doubts = {name: each for name, each in self.doubts.items() if name[:2] != key}
@@ -243,10 +318,11 @@ class Fleet:
         self.changes.pop(change, None)
         self.examples.pop(change, None)
         self._members.pop(change, None)
+        self.agenda.forget_change(change)
 
 
 def node_of(record: Record) -> NodeKey | None:
-    """Whom a record is about; None for changes and fits, which are of many."""
-    if isinstance(record, ChangeRecord | FitRecord):
+    """Whom a record is about; None for changes, fits and times, which are of many."""
+    if isinstance(record, ChangeRecord | FitRecord | HeardRecord):
         return None
     return record.site, record.node

@@ -36,9 +36,12 @@ class SensorState(StrEnum):
     UNKNOWN = "unknown"
     """Nobody has spoken of it yet; no record has this state."""
     MEASURING = "measuring"
-    """Announced without reference and scale: its first readings say what they are."""
+    """Heard, and without a column: its first readings say what its reference and scale are, and
+    how it follows from the sensor that it replaces."""
     ACTIVE = "active"
     """In the layout of its node."""
+    REMEASURING = "remeasuring"
+    """In the layout with the scale it has, while its next readings tell a better one."""
     SILENT = "silent"
     """In the layout, and its node hears nothing of it: the node bridges alone."""
     RETIRED = "retired"
@@ -49,11 +52,14 @@ class SensorEvent(StrEnum):
     """What can happen to a sensor."""
 
     ANNOUNCED = "announced"
-    """Deployed, but nobody knows its reference and scale."""
+    """Deployed, but nobody knows its reference and scale, or another sensor still has its column.
+    """
     DEPLOYED = "deployed"
     """Deployed, with all that is needed to use it."""
     MEASURED = "measured"
-    """Enough first readings: reference and scale are known."""
+    """Enough first readings: reference and scale are known, and nobody has to be waited for."""
+    REMEASURED = "remeasured"
+    """An operator wants its scale to be measured anew."""
     SILENT = "silent"
     """Its node reports silence."""
     RETURNED = "returned"
@@ -80,6 +86,14 @@ TABLE: dict[SensorState, dict[SensorEvent, SensorState]] = {
         SensorEvent.REPLACED: SensorState.RETIRED,
     },
     SensorState.ACTIVE: {
+        SensorEvent.REMEASURED: SensorState.REMEASURING,
+        SensorEvent.SILENT: SensorState.SILENT,
+        SensorEvent.RETIRED: SensorState.RETIRED,
+        SensorEvent.EXPIRED: SensorState.RETIRED,
+        SensorEvent.REPLACED: SensorState.RETIRED,
+    },
+    SensorState.REMEASURING: {
+        SensorEvent.MEASURED: SensorState.ACTIVE,
         SensorEvent.SILENT: SensorState.SILENT,
         SensorEvent.RETIRED: SensorState.RETIRED,
         SensorEvent.EXPIRED: SensorState.RETIRED,
@@ -98,7 +112,9 @@ TABLE: dict[SensorState, dict[SensorEvent, SensorState]] = {
         SensorEvent.DEPLOYED: SensorState.ACTIVE,
     },
 }
-IN_LAYOUT = frozenset({SensorState.ACTIVE, SensorState.SILENT})
+SPEAKING = frozenset({SensorState.ACTIVE, SensorState.REMEASURING})
+UNDER_WAY = frozenset({SensorState.MEASURING, SensorState.REMEASURING})
+IN_LAYOUT = SPEAKING | {SensorState.SILENT}
 
 
 def step(state: SensorState, event: SensorEvent) -> SensorState:

@@ -1,21 +1,29 @@
 """Sensors announced without reference and scale: their first readings say what they are.
 
-Nothing here is durable: after a restart the gateway listens again from the beginning, and a sensor
-that is being measured is in no layout, so nobody waits for it.
+A sensor that has not moved has no scale yet, and is measured until it has. One whose scale an
+operator wants measured anew keeps its columns meanwhile, and is measured by its own values alone.
+
+What was measured so far is not durable: after a restart the gateway listens again from the
+beginning, and a sensor that is being measured is in no layout, so nobody waits for it. A sensor
+that replaces a living one is heard for longer, measured or not: see `overlap`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from edge_opid.layout import WarmUp
+import numpy as np
+
+from edge_opid.layout import FirstValues, WarmUp
+from edge_opid.layout.first_values import has_moved
 from edge_opid.layout.sensor import Sensor
 from gateway.registry.capacity import columns_left
 from gateway.registry.events import retire_replaced
 from gateway.registry.fleet import Fleet
 from gateway.registry.lifecycle import SensorEvent, SensorState, step
+from gateway.registry.overlap import Overlaps, newcomers
 from gateway.registry.records import NodeKey, SensorRecord
 
 OWN_MIN = 8
@@ -39,13 +47,18 @@ class Measuring:
     not alike are different makes, and no peers.
     """
 
-    def __init__(self, readings: int) -> None:
+    def __init__(self, readings: int, together: int = 0) -> None:
         self._readings = readings
-        self._first: dict[tuple[str, str, str], tuple[int, WarmUp]] = {}
+        self._overlaps = Overlaps(together)
+        self._first: dict[tuple[str, str, str], tuple[int, FirstValues]] = {}
         """With the date of the announcement: a later one is about another thing of the same id."""
         self._agreed: dict[Peers, list[Sensor]] = {}
         """What peers' values suggest, once there are enough: one for each make among them."""
         self._remarks: list[str] = []
+        self._turn = -1
+        self._nodes: set[NodeKey] = set()
+        self._spoke: set[NodeKey] = set()
+        """Nodes whose readings came since the last look at who may enter."""
 
     def refresh(self, fleet: Fleet) -> set[NodeKey]:
         """Drop what was heard of sensors retired since; the nodes whose readings are wanted.
@@ -53,28 +66,53 @@ class Measuring:
         >>> Measuring(50).refresh(Fleet([]))
         set()
         """
-        wanted = {each.key: each for each in _measured(fleet)}
+        wanted = fleet.agenda.measured
+        if self._turn == fleet.agenda.measured_turn:
+            return self._nodes
+        self._turn = fleet.agenda.measured_turn
+        self._overlaps.keep_only(set(wanted))
         self._first = {key: first for key, first in self._first.items() if key in wanted}
         roles = {(fleet.nodes[each.site, each.node].group, each.role) for each in wanted.values()}
         self._agreed = {peers: found for peers, found in self._agreed.items() if peers[:2] in roles}
-        return {(site, node) for site, node, _ in wanted}
+        self._nodes = {(site, node) for site, node, _ in wanted}
+        return self._nodes
 
     def add_values(
         self, fleet: Fleet, key: NodeKey, values: Mapping[str, float], now_ms: int
     ) -> list[str]:
         """Take values in; returns the sensors that are measured by them."""
         finished = []
+        self._spoke.add(key)
+        self._overlaps.hear(fleet, key, set(values))
         for sensor, value in values.items():
             record = fleet.sensors[key].get(sensor)
-            if record is not None and record.state == SensorState.MEASURING:
+            if record is not None and _has_to_be_measured(record):
                 estimate = self._add(fleet, record, value)
                 if estimate is not None:
-                    _, warmup = self._first.pop(record.key)
-                    aside = list(warmup.aside.values())
-                    self._remarks += [f"{'/'.join(key)}: sensor {sentence}" for sentence in aside]
+                    _, first = self._first.pop(record.key)
+                    if first.aside:
+                        self._remarks.append(f"{'/'.join(key)}: sensor {first.aside}")
                     self._enter(fleet, record, estimate, now_ms)
                     finished.append(sensor)
         return finished
+
+    def take_stirred(self, fleet: Fleet) -> list[NodeKey]:
+        """The nodes of which a sensor may enter now: a reading, or a word about a sensor of the
+        node, came since the last time.
+        """
+        found = self._nodes & (fleet.agenda.take_stirred() | self._spoke)
+        self._spoke.clear()
+        return sorted(found)
+
+    def take_over(self, fleet: Fleet, keys: Iterable[NodeKey], now_ms: int) -> list[SensorRecord]:
+        """Let sensors enter that are known and have no reason to wait any more; which they are."""
+        found = []
+        for key in keys:
+            for record in newcomers(fleet, key):
+                if record.is_known and not self._overlaps.has_to_wait(fleet, record):
+                    _activate(fleet, record, now_ms)
+                    found.append(record)
+        return found
 
     def take_remarks(self) -> list[str]:
         """Sentences about values that were set aside, since the last time."""
@@ -83,17 +121,20 @@ class Measuring:
 
     def _add(self, fleet: Fleet, record: SensorRecord, value: float) -> Sensor | None:
         """Keep a value; what all of them suggest, when there are enough."""
-        announced_ms, warmup = self._first.get(record.key, (-1, None))
-        knots = knots_like_its_neighbours(fleet, record)
-        if warmup is None or announced_ms != record.announced_ms:
+        announced_ms, first = self._first.get(record.key, (-1, None))
+        again = record.state == SensorState.REMEASURING
+        knots = len(record.knots) or 1 if again else knots_like_its_neighbours(fleet, record)
+        if first is None or announced_ms != record.announced_ms:
             gate = fleet.nodes[record.site, record.node].gate
-            warmup = WarmUp([record.id], self._readings, knots, gate=gate)
-            self._first[record.key] = record.announced_ms, warmup
-        warmup.add({record.id: value})
-        if len(_values(warmup)) < OWN_MIN and not warmup.full:
+            first = FirstValues(record.id, self._readings, knots, gate=gate)
+            self._first[record.key] = record.announced_ms, first
+        first.add(value)
+        if first.ready:
+            own = first.sensor()
+            return own if again else self._peers_say(fleet, record, own, knots) or own
+        if again or first.heard < OWN_MIN or not has_moved(np.array(first.values)):
             return None
-        own = warmup.layout().sensors[0]
-        return self._peers_say(fleet, record, own, knots) or (own if warmup.full else None)
+        return self._peers_say(fleet, record, first.sensor(), knots)
 
     def _peers_say(
         self, fleet: Fleet, record: SensorRecord, own: Sensor, knots: int
@@ -116,30 +157,45 @@ class Measuring:
     def _values_like(self, fleet: Fleet, group: str, role: str, own: Sensor) -> list[float]:
         """The first values of everybody in this role whose values are like these."""
         found: list[float] = []
-        for each in _measured(fleet):
-            announced_ms, warmup = self._first.get(each.key, (-1, None))
+        for _, each in sorted(fleet.agenda.measured.items()):
+            announced_ms, first = self._first.get(each.key, (-1, None))
+            if each.state != SensorState.MEASURING:
+                continue
             if (fleet.nodes[each.site, each.node].group, each.role) != (group, role):
                 continue
-            if warmup is None or announced_ms != each.announced_ms:
+            if first is None or announced_ms != each.announced_ms:
                 continue  # not heard so far
-            if _are_alike(own, warmup.layout().sensors[0]):
-                found += _values(warmup)
+            if _are_alike(own, first.sensor()):
+                found += first.values
         return found
 
     def _enter(self, fleet: Fleet, record: SensorRecord, found: Sensor, now_ms: int) -> None:
-        known = record.reference is not None
-        fleet.put(
-            replace(
-                record,
-                state=step(record.state, SensorEvent.MEASURED),
-                since_ms=now_ms,
-                reference=record.reference if known else found.reference,
-                scale=record.scale if record.scale is not None else found.scale,
-                knots=record.knots or found.knots,
-                reason="measured",
-            )
+        """It is measured: it gets its column, unless it has to wait beside another sensor."""
+        again = record.state == SensorState.REMEASURING
+        measured = replace(
+            record,
+            reference=found.reference,
+            scale=found.scale,
+            knots=found.knots if again else record.knots or found.knots,
+            reason="measured anew" if again else "measured",
         )
-        retire_replaced(fleet, (record.site, record.node), record.id, now_ms)
+        if again or not self._overlaps.has_to_wait(fleet, record):
+            _activate(fleet, measured, now_ms)
+        else:
+            fleet.put(measured)
+
+
+def _activate(fleet: Fleet, record: SensorRecord, now_ms: int) -> None:
+    state = step(record.state, SensorEvent.MEASURED)
+    fleet.put(replace(record, state=state, since_ms=now_ms))
+    retire_replaced(fleet, (record.site, record.node), record.id, now_ms)
+
+
+def _has_to_be_measured(record: SensorRecord) -> bool:
+    """Not one that is known, and only waits beside another sensor."""
+    if record.state == SensorState.MEASURING:
+        return not record.is_known
+    return record.state == SensorState.REMEASURING
 
 
 def knots_like_its_neighbours(fleet: Fleet, record: SensorRecord) -> int:
@@ -147,21 +203,6 @@ def knots_like_its_neighbours(fleet: Fleet, record: SensorRecord) -> int:
     counts = Counter(len(each.knots) for each in fleet.in_layout((record.site, record.node)))
     usual = counts.most_common(1)[0][0] if counts else 1
     return max(1, min(usual, columns_left(fleet, record)))
-
-
-def _measured(fleet: Fleet) -> list[SensorRecord]:
-    """Every sensor that is being measured."""
-    return [
-        each
-        for sensors in fleet.sensors.values()
-        for each in sensors.values()
-        if each.state == SensorState.MEASURING
-    ]
-
-
-def _values(warmup: WarmUp) -> list[float]:
-    """What one sensor's warm-up has kept."""
-    return [value for row, _ in warmup.rows() for value in row.values()]
 
 
 def _are_alike(one: Sensor, other: Sensor) -> bool:

@@ -14,6 +14,8 @@ little-endian float32 bytes, names are tuples of text, so that a store needs no 
 | `ExampleRecord` | change, site, node, source, boot, seq | a labelled instance of the batch |
 | `FitRecord` | change, size | a fit: its candidates, what was chosen, and the weights |
 | `DoubtRecord` | site, node, kind | what the gateway was told, or found, and does not believe |
+| `MinutesRecord`, `HourRecord`, `LifeRecord` | | what was: `registry.history` |
+| `HeardRecord` | site | when each node of a large site was last heard: `registry.heard` |
 | `IssuedRecord` | site, node | the highest version given out, where orders had to go below it |
 | `ForgottenRecord` | site, node | not kept: saving it deletes everything of the node |
 """
@@ -25,6 +27,8 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from edge_opid.wire import SensorDescription
+from gateway.registry.heard import HeardRecord
+from gateway.registry.history import HourRecord, LifeRecord, MinutesRecord
 from gateway.registry.lifecycle import SensorState
 
 NodeKey = tuple[str, str]
@@ -68,7 +72,8 @@ class SensorRecord:
     state: SensorState
     since_ms: int
     """When it came into this state."""
-    timeout_s: float
+    timeout_s: float | None = None
+    """None: the node goes by the sensor's own rhythm."""
     reference: float | None = None
     scale: float | None = None
     knots: tuple[float, ...] = ()
@@ -79,11 +84,18 @@ class SensorRecord:
     """Why it is in this state, in the words of whoever said so."""
     announced_ms: int = 0
     """The time written on the last announcement about it: an older one is a late copy."""
+    together: int = 0
+    """Readings heard of it together with the sensor it replaces, before it has a column."""
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Site, node and id."""
         return self.site, self.node, self.id
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its values can be used: reference and scale are there."""
+        return self.reference is not None and self.scale is not None
 
     def description(self) -> SensorDescription:
         """The sensor as the wire describes it in a layout."""
@@ -250,8 +262,8 @@ class DoubtRecord:
 
     KEY: ClassVar[tuple[str, ...]] = ("site", "node", "kind")
     site: str
-    """Empty where the doubt is about the gateway's own clock."""
     node: str
+    """Empty where the doubt is about the gateway's own clock; so is the site, where it has all."""
     kind: str
     sentence: str
     """Empty once there is no doubt any more."""
@@ -300,4 +312,8 @@ Record = (
     | DoubtRecord
     | IssuedRecord
     | ForgottenRecord
+    | MinutesRecord
+    | HourRecord
+    | LifeRecord
+    | HeardRecord
 )

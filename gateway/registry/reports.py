@@ -22,24 +22,25 @@ from gateway.registry.records import NodeKey
 
 CATCH_UP = 1_024
 """Orders that a restored backup may lack: three a day for a year."""
-SEEN_MS = 60_000
-"""How often a status that says nothing new is worth a write."""
 
 
-def note_status(fleet: Fleet, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> bool:
-    """Note what a known node says of itself; whether that was worth a write."""
+def note_status(fleet: Fleet, key: NodeKey, status: Status, payload: bytes, now_ms: int) -> None:
+    """Note what a known node says of itself: news is a record, that it is still here can wait."""
     node = fleet.nodes[key]
-    news = replace(
-        node,
-        online=status.online,
-        reported_version=status.version,
-        reported_layout=status.layout_version,
-        reported_model=status.model_version,
-    )
-    if news == node and 0 <= now_ms - node.seen_ms < SEEN_MS:
-        return False
-    fleet.put(replace(news, seen_ms=now_ms, status=payload))
-    return True
+    known = node.online, node.reported_version, node.reported_layout, node.reported_model
+    said = status.online, status.version, status.layout_version, status.model_version
+    if said != known or node.seen_ms > now_ms:  # a clock that was wrong must not outlive it
+        news = replace(
+            node,
+            online=status.online,
+            reported_version=status.version,
+            reported_layout=status.layout_version,
+            reported_model=status.model_version,
+            seen_ms=now_ms,
+            status=payload,
+        )
+        fleet.put(news)
+    fleet.note_heard(key, status, payload, now_ms)
 
 
 def check_reach(fleet: Fleet, key: NodeKey, version: int, layout_version: int, at_ms: int) -> None:
@@ -113,7 +114,8 @@ def check_summary(
 ) -> None:
     """Refuse statistics of a layout nobody was told: they would push out the few that are kept.
 
-    And of more readings than the node can have sent since its last summary: the clock is ours.
+    And of more readings, labelled or not, than the node can have sent since its last summary: the
+    clock is ours.
     What it says first is believed here, and bounded where it is pooled.
     """
     if key not in fleet.nodes:

@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from edge_opid.config.schema import line_of, place
+from edge_opid.config.toml_text import array, quoted
 from edge_opid.errors import ConfigError
 from gateway.config import GatewayConfig, parse_config
 from gateway.policy import Group, check_groups
 from gateway.setup.file_writer import FolderError
 from gateway.setup.plan import SetupPlan
-from gateway.setup.starting_files import array, group_toml, quoted
+from gateway.setup.starting_files import group_toml
 
 _LIST = re.compile(r"(\s*[\"']?nodes[\"']?\s*=\s*\[)([^\]#]*?)([\s,]*)\]")
 

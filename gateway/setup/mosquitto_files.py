@@ -17,8 +17,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from edge_opid.homeassistant.documents import PREFIX, birth_topic, config_topic, event_topic
 from edge_opid.wire.topics import ROOT
-from gateway.setup.plan import GATEWAY, OPERATOR, SENSORS, SetupPlan
+from gateway.setup.other_broker import with_listener
+from gateway.setup.plan import GATEWAY, HOMEASSISTANT, OPERATOR, SENSORS, WEB, SetupPlan
+from gateway.setup.site_broker import bridge_rules
 
 ITERATIONS = 1_000  # ten times mosquitto's own; more would not help: our passwords are random …
 SALT_BYTES = 12  # … and mosquitto knows no other length
@@ -27,11 +30,12 @@ ACL_HEADER = """\
 # mosquitto reads this file again on SIGHUP: systemctl reload mosquitto.
 #
 # A node that listens to devices of another kind ([[foreign]] in its node.toml) needs their topics,
-# or it hears nothing and nobody says why. Add for each, with your names:
+# or it hears nothing and nobody says why. `opid-gateway init --foreign "zigbee2mqtt/#"` lets every
+# new node hear them; to let one, add here, with your names:
 #     user street.north
 #     topic read zigbee2mqtt/soil/+
 """
-CONF = """\
+ALONE = """\
 # The broker of a fleet: mosquitto 2, one file of its configuration.
 #
 #     $ sudo chown mosquitto {quoted}/passwords {quoted}/acl
@@ -39,7 +43,18 @@ CONF = """\
 #     $ sudo systemctl restart mosquitto
 #
 # The user mosquitto must be able to enter {folder}.
+# A broker that serves others already says "per_listener_settings must be set before": take
+# opid-gateway init --beside, which writes its configuration so that both can live there.
 
+# The rules below are for our listener alone.
+per_listener_settings true
+
+"""
+BESIDE = """\
+
+# The listener of a fleet, beside those above: its rules are its own, and theirs are theirs.
+"""
+CONF = """\
 {listener}
 allow_anonymous false
 password_file {folder}/passwords
@@ -47,6 +62,8 @@ acl_file {folder}/acl
 # A name can be connected once. Without this whoever has any password could take over the session of
 # another client by its client id. So every process has a name of its own.
 use_username_as_clientid true
+"""
+SERVICE = """\
 
 # As many unacknowledged messages as our clients allow: 20 would make them wait for each other.
 max_inflight_messages 256
@@ -54,12 +71,25 @@ max_inflight_messages 256
 max_queued_messages 100000
 # Send at once: a reading would wait up to 40 ms for company.
 set_tcp_nodelay true
+"""
+PERSISTENCE = """\
 
 # Sessions and retained messages outlive a restart. A power cut costs what came since the last save:
 # our sensors send again what no node has acknowledged, and the gateway repeats its orders. To save
 # on every change (autosave_on_changes true) would help devices of another kind, and wear the card.
 persistence true
 autosave_interval 300
+# Debian's mosquitto.conf says already where, and twice is an error. Elsewhere:
+# persistence_location /var/lib/mosquitto/
+"""
+CENTRAL_PERSISTENCE = """\
+
+# Sessions and retained messages outlive a restart. The brokers of sites forget what they sent once
+# it is acknowledged, so every change is saved at once. Without the two autosave lines a crash here
+# loses everything that is on its way (docs/brokers.md).
+persistence true
+autosave_on_changes true
+autosave_interval 1
 # Debian's mosquitto.conf says already where, and twice is an error. Elsewhere:
 # persistence_location /var/lib/mosquitto/
 """
@@ -102,28 +132,84 @@ def ended(text: str) -> str:
 def with_rules(acl: str, plan: SetupPlan) -> str:
     """The ACL file with the rules of whoever of the plan has none yet."""
     acl = ended(acl) or ACL_HEADER
-    known = {line.removeprefix("user ") for line in acl.splitlines() if line.startswith("user ")}
+    known = _names(acl)
+    topics = set(acl.splitlines())
     lines = []
+    if plan.homeassistant and HOMEASSISTANT not in known:
+        rights = f"topic read {PREFIX}/#", f"topic write {birth_topic(PREFIX)}"
+        lines += ["", f"user {HOMEASSISTANT}", *rights]
     for node in plan.nodes:
-        if plan.user(node) not in known:
-            lines += ["", f"# {ROOT}/{plan.site}/{node}", *_rules(plan, node)]
-        for source in plan.sources:
-            if plan.user(node, source) not in known:
-                lines += _source_rules(plan, node, source, source)
+        gate = f"topic write {ROOT}/{plan.site}/{node}/desired"  # written once, for the gateway
+        if gate not in topics:
+            lines += ["", f"# {ROOT}/{plan.site}/{node}", *_central_rules(plan, node)]
+        if plan.site_broker is None:
+            lines += _missing_node_rules(plan, node, known)
+        if plan.homeassistant:
+            lines += _homeassistant_rules(plan, node, acl)
+    account = plan.gateway_account(plan.site)
+    if plan.is_shared and account not in known:
+        lines += ["", f"# the gateway of {plan.site}", *_user(account, plan, "+", GATHERS)]
+    if plan.site_broker is not None and plan.bridge_account not in known:
+        lines += ["", *bridge_rules(plan)]
     return acl + "".join(f"{line}\n" for line in lines)
 
 
-def _rules(plan: SetupPlan, node: str) -> Iterator[str]:
-    """Everybody's rights to the topics of one node."""
+def with_node_rules(acl: str, plan: SetupPlan) -> str:
+    """The ACL file of a site's own broker, with the rules of whoever of the plan has none yet."""
+    acl = ended(acl) or ACL_HEADER
+    known = _names(acl)
+    lines = [line for node in plan.nodes for line in _missing_node_rules(plan, node, known)]
+    return acl + "".join(f"{line}\n" for line in lines)
+
+
+def _names(acl: str) -> set[str]:
+    return {line.removeprefix("user ") for line in acl.splitlines() if line.startswith("user ")}
+
+
+GATHERS = {
+    "read": ("status", "event", "summary", "reading/+", "label"),
+    "write": ("desired", "label"),
+}
+
+
+def _central_rules(plan: SetupPlan, node: str) -> Iterator[str]:
+    """Rights to the topics of one node, of all who are not of its site."""
+    labels = ("label", "label/now")
+    yield from _user(GATEWAY, plan, node, GATHERS)
+    yield from _user(WEB, plan, node, {"read": ("prediction", "asked", "reading/+")})
+    yield from (f"topic read {each}" for each in plan.foreign)
+    yield from _user(OPERATOR, plan, node, {"read": ("#",), "write": ("event", *labels)})
+
+
+def _missing_node_rules(plan: SetupPlan, node: str, known: set[str]) -> Iterator[str]:
+    """Rights of a node and its sensors to its own topics."""
     own = {
-        "read": ("reading/+", "label", "desired"),
-        "write": ("ack/+", "prediction", "status", "event", "summary"),
+        "read": ("reading/+", "label", "label/now", "desired"),
+        "write": ("ack/+", "prediction", "asked", "status", "event", "summary"),
     }
-    yield from _user(plan.user(node), plan, node, own)
-    yield from _source_rules(plan, node, SENSORS, "+")
-    gathers = ("status", "event", "summary", "reading/+", "label")
-    yield from _user(GATEWAY, plan, node, {"read": gathers, "write": ("desired",)})
-    yield from _user(OPERATOR, plan, node, {"read": ("#",), "write": ("event", "label")})
+    if plan.user(node) not in known:
+        yield from _user(plan.user(node), plan, node, own)
+        yield from (f"topic read {each}" for each in plan.foreign)
+        yield from _source_rules(plan, node, SENSORS, "+")
+    for source in plan.sources:
+        if plan.user(node, source) not in known:
+            yield from _source_rules(plan, node, source, source)
+
+
+def _homeassistant_rules(plan: SetupPlan, node: str, acl: str) -> list[str]:
+    """A node announces itself; Home Assistant hears it, and gives labels. None where they stand."""
+    place = PREFIX, plan.site, node
+    write = f"topic write {event_topic(*place)}"
+    if write in acl.splitlines():
+        return []
+    announces = [f"topic readwrite {config_topic(*place)}", write]
+    rights = {"read": ("prediction", "status"), "write": ("label",)}
+    return [
+        "",
+        f"# {ROOT}/{plan.site}/{node} in Home Assistant",
+        *(f"user {plan.user(node)}", f"topic read {birth_topic(PREFIX)}", *announces),
+        *_user(HOMEASSISTANT, plan, node, rights),
+    ]
 
 
 def _source_rules(plan: SetupPlan, node: str, name: str, source: str) -> Iterator[str]:
@@ -140,10 +226,31 @@ def _user(
 
 
 def conf(folder: Path, plan: SetupPlan) -> str:
-    """The configuration of a broker whose files stand in `folder`."""
-    listener = f"listener {plan.port}"
-    listener = f"{listener} {plan.host}" if _is_loopback(plan.host) else OPEN + listener
-    return CONF.format(folder=folder, quoted=shlex.quote(str(folder)), listener=listener)
+    """The configuration of a broker of our own whose files stand in `folder`."""
+    head = ALONE.format(folder=folder, quoted=shlex.quote(str(folder)))
+    keeping = PERSISTENCE if plan.site_broker is None else CENTRAL_PERSISTENCE
+    return head + _listener(folder, plan.host, plan.port) + SERVICE + keeping
+
+
+def site_conf(folder: Path, plan: SetupPlan) -> str:
+    """The configuration of a site's own broker, without its bridge to the central one."""
+    head = ALONE.format(folder=folder, quoted=shlex.quote(str(folder)))
+    return head + _listener(folder, plan.node_host, plan.node_port) + SERVICE + PERSISTENCE
+
+
+def conf_beside(theirs: str, folder: Path, plan: SetupPlan) -> str:
+    """The whole configuration of somebody else's broker, with our listener in it.
+
+    Whether and where it keeps its sessions is theirs to say.
+    """
+    listener = _listener(folder, plan.host, plan.port)
+    return with_listener(theirs, BESIDE + listener + SERVICE, plan.port)
+
+
+def _listener(folder: Path, host: str, port: int) -> str:
+    listener = f"listener {port}"
+    listener = f"{listener} {host}" if _is_loopback(host) else OPEN + listener
+    return CONF.format(folder=folder, listener=listener)
 
 
 def _is_loopback(host: str) -> bool:

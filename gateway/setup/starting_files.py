@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-
+from edge_opid.config.starting_file import setting, starting_file
+from edge_opid.config.toml_text import array, quoted
 from gateway.setup.plan import SetupPlan
 
 GATEWAY_TOML = """\
@@ -18,18 +17,25 @@ GATEWAY_TOML = """\
 # A line that begins with "# key =" shows a default, or an option that is off: delete the "# " to
 # change it. A relative path is relative to the folder of this file.
 #
-# OPID_<SECTION>_<KEY> in the environment replaces a key of [gateway], [broker] or [log]:
-# OPID_GATEWAY_SILENCE_S=600, OPID_BROKER_HOST=10.0.0.5. Secrets are in files that only the gateway
-# may read.
+# OPID_<SECTION>_<KEY> in the environment replaces a key of [gateway], [broker], [fits], [web] or
+# [log]: OPID_GATEWAY_SILENCE_S=600, OPID_BROKER_HOST=10.0.0.5. Secrets are in files that only the
+# gateway may read.
 
 [gateway]
 # What the gateway must not forget: nodes, sensors, changes, labelled instances, weights. An SQLite
 # file, or a PostgreSQL database: "postgresql://gateway@host/opid".
-database = "sqlite:///gateway.sqlite"
+database = {database}
 # The file with that URL instead, mode 600, if the URL holds a password.
 # database_file = "keys/database.url"
 # The key that signs what nodes obey, mode 600. Keep a copy: without it every node needs a new one.
 key = "keys/gateway.key"
+# How the running gateway is, as JSON: its connection, everything it counted, and the last of each
+# refusal (docs/refusals.md). It is written every few seconds, so put it on a RAM disk.
+{status_file}
+# Several gateways may serve one PostgreSQL database: they share its sites. One that is not heard of
+# for this long does nothing more, and one and a half times this after it fell silent others serve
+# its sites. (With SQLite there is one gateway, and no lease.)
+# lease_s = 4.0
 # A sensor that is silent for longer is retired. Its node does without it from the first minute on.
 # silence_s = 3600.0
 # What is announced of one node within this time is one change.
@@ -37,6 +43,9 @@ key = "keys/gateway.key"
 # So many first values of a new sensor decide its reference and scale: its own, and those of other
 # nodes in the group that measure the same role.
 # measure_readings = 50
+# A sensor that replaces a living one takes over when both have spoken together in so many readings,
+# which teach nodes how the new one follows from the old. 0: as soon as the new one is measured.
+# overlap_readings = 50
 # How long to wait for nodes to upload what they knew before a change.
 # summary_wait_s = 60.0
 # Labelled instances for the first fit after a change; then twice as many each time …
@@ -64,9 +73,10 @@ key = "keys/gateway.key"
 host = {host}
 # 1883 without TLS, 8883 with it, unless you say otherwise.
 port = {port}
-# A file of two lines, user and password, mode 600 (or 640 with the group of the service).
-credentials = "keys/gateway.credentials"
-# The name of our session, unless the broker calls us by our user.
+# A file of two lines, user and password, mode 600 (or 640 with the group of the service). With
+# PostgreSQL each site has a session of its own: {{site}} stands for its name.
+credentials = {credentials}
+# The name of our session, unless the broker calls us by our user; with PostgreSQL the site follows.
 # client_id = "opid-gateway"
 # The certificate of the authority that the broker's certificate is checked with: this turns on TLS.
 # tls_ca = "ca.pem"
@@ -82,6 +92,31 @@ credentials = "keys/gateway.credentials"
 # false saves the first attempt at a broker that only knows MQTT 3.1.1.
 # mqtt_5_first = true
 
+[fits]
+# Where weights are fitted: in a "thread" of the gateway, in "processes" of this machine, or on a
+# "dask" cluster. The result is the same to the bit wherever the same processor made it; a worker
+# that dies loses nothing.
+# where = "thread"
+# How many fits at once, for "processes" and "dask".
+# workers = 2
+# The scheduler of the Dask cluster, for "dask"; its workers need edge-opid[gateway], too.
+# address = "tcp://10.0.0.5:8786"
+
+[web]
+# The pages (`opid-gateway web`, or `run --web`): docs/web.md. As it stands they are served to this
+# machine alone, and whoever uses it may operate the fleet. "0.0.0.0" lets the network in; then the
+# token is asked for.
+# host = "127.0.0.1"
+# port = 8470
+# Names by which browsers may call this machine, besides its address: ["pi.local"].
+# hosts = []
+# The secret that is typed once for a cookie, and that links for phones are made from; mode 600.
+token = "keys/web.token"
+# The account by which the pages hear what nodes predict. Without it they show the database alone.
+credentials = "keys/web.credentials"
+# Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: ["127.0.0.1"].
+# trusted_proxies = []
+
 [log]
 # debug, info, warning or error.
 # level = "info"
@@ -95,55 +130,21 @@ id = {id}
 site = {site}
 # What its nodes tell apart: the same, in the same order, as in every node.toml.
 classes = {classes}
+# Its nodes. One that is not in any list is refused.
 nodes = {nodes}
-"""
-NODE_TOML = """\
-# The configuration of node {node} of site {site}: carry this folder to /etc/opid-node there, say
-# below which sensors it has, and look at what it means before you run it:
-#
-#     $ opid-node check /etc/opid-node/node.toml
-#
-# There are more keys: docs/node.example.toml explains all of them.
-
-[node]
-site = {quoted_site}
-node = {quoted_node}
-# What it tells apart: the same, in the same order, as in its group on the gateway.
-classes = {classes}
-# Sensors planned to go first: the node learns a second classifier without them from the start.
-vanishing = []
-
-[broker]
-host = {host}
-port = {port}
-# User and password. The files *.credentials beside it are for the sensors: carry them to where
-# their scripts run, and give each process one of its own.
-credentials = "credentials"
-# The certificate of the authority that the broker's certificate is checked with: this turns on TLS.
-# tls_ca = "ca.pem"
-
-[state]
-folder = "/var/lib/opid-node"
-status_file = "/run/opid-node/status.json"
-
-[gateway]
-# The public key of the gateway this node obeys.
-keys = ["{key}"]
-
-# One [[sensors]] for each sensor. THIS ONE IS AN EXAMPLE: replace it.
-[[sensors]]
-# The physical thing: the name of its values in readings.
-id = "temp-1"
-# What it measures: the name of its column, which a replacement takes over.
-role = "temp"
-# Silent for longer than this, it counts as dead until it speaks again.
-timeout_s = 60.0
 """
 
 
 def gateway_toml(plan: SetupPlan) -> str:
     """The gateway's file for a fleet of one group."""
-    return GATEWAY_TOML.format(host=quoted(plan.host), port=plan.port, groups=group_toml(plan))
+    return GATEWAY_TOML.format(
+        database=quoted(plan.database),
+        status_file=setting("status_file", plan.status_file, "/run/opid-gateway/status.json"),
+        host=quoted(plan.host),
+        port=plan.port,
+        credentials=quoted(f"keys/{plan.gateway_account('{site}')}.credentials"),
+        groups=group_toml(plan),
+    )
 
 
 def group_toml(plan: SetupPlan) -> str:
@@ -158,27 +159,13 @@ def group_toml(plan: SetupPlan) -> str:
 
 def node_toml(plan: SetupPlan, node: str, key: str) -> str:
     """The file of one node, which obeys the gateway with this public key."""
-    return NODE_TOML.format(
-        node=node,
+    return starting_file(
         site=plan.site,
-        quoted_site=quoted(plan.site),
-        quoted_node=quoted(node),
-        classes=array(plan.classes),
-        host=quoted(plan.host),
-        port=plan.port,
-        key=key,
+        node=node,
+        classes=plan.classes,
+        host=plan.node_host,
+        port=plan.node_port,
+        credentials="credentials",
+        keys=(key,),
+        homeassistant=plan.homeassistant,
     )
-
-
-def array(texts: Iterable[str]) -> str:
-    """A list of texts in TOML.
-
-    >>> array(["fresh", "stale"])
-    '["fresh", "stale"]'
-    """
-    return f"[{', '.join(map(quoted, texts))}]"
-
-
-def quoted(text: str) -> str:
-    """A text in TOML, whose basic strings are those of JSON except for one character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

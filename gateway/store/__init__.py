@@ -1,7 +1,7 @@
 """The gateway's durable state: SQLAlchemy Core over an SQLite file, or PostgreSQL by its URL."""
 
 from gateway.registry.fleet import StoredFleet
-from gateway.store.commands import FORGET, CommandRecord
+from gateway.store.commands import FORGET, RELEARN, CommandRecord
 from gateway.store.errors import (
     DatabaseError,
     LeaderError,
@@ -12,6 +12,7 @@ from gateway.store.store import SUMMARIES_KEPT, FleetStore
 
 __all__ = [
     "FORGET",
+    "RELEARN",
     "SUMMARIES_KEPT",
     "CommandRecord",
     "DatabaseError",

@@ -6,7 +6,7 @@ with `done` or the sentence why not. A command survives the death of both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +18,8 @@ from gateway.store.tables import COMMANDS
 
 FORGET = b"forget"
 """The payload of the command to forget a node: no event, and no event looks like it."""
+RELEARN = b"relearn"
+"""The payload of the command to give a node weights of what its group knows now."""
 SETTLED_KEPT = 1_000
 """How many settled commands are remembered, for whoever still wants to know the outcome."""
 OPEN_READ = 1_000
@@ -26,9 +28,10 @@ OPEN_READ = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRecord:
-    """An operator's wish: an event message for a node, as bytes, or `FORGET`.
+    """A wish: an event or a label for a node, as the bytes of its message, `FORGET` or `RELEARN`.
 
-    It is open while it has no outcome.
+    It is open while it has no outcome. A label is not taken before `at_ms`: until then whoever gave
+    it can withdraw it.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("id",)
@@ -48,9 +51,20 @@ def submit(connection: Connection, command: CommandRecord) -> int:
     return int(connection.execute(statement).scalar_one())
 
 
-def open_commands(connection: Connection) -> list[CommandRecord]:
-    """The oldest commands without an outcome, by id."""
+def withdraw(
+    connection: Connection, site: str, node: str, numbers: Iterable[int], after_ms: int
+) -> int:
+    """Delete those of these open commands to a node that are due after this; how many."""
+    this = COMMANDS.c.site == site, COMMANDS.c.node == node, COMMANDS.c.id.in_(list(numbers))
+    still = COMMANDS.c.settled.is_(None), COMMANDS.c.at_ms > after_ms
+    return connection.execute(delete(COMMANDS).where(*this, *still)).rowcount
+
+
+def open_commands(connection: Connection, site: str | None = None) -> list[CommandRecord]:
+    """The oldest commands without an outcome, of one site or of all, by id."""
     still = select(COMMANDS).where(COMMANDS.c.settled.is_(None))
+    if site is not None:
+        still = still.where(COMMANDS.c.site == site)
     rows = connection.execute(still.order_by(COMMANDS.c.id).limit(OPEN_READ)).mappings()
     return [record_of(CommandRecord, COMMANDS, row) for row in rows]
 

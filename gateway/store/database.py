@@ -18,9 +18,10 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
@@ -47,14 +48,14 @@ PRAGMAS = (
 POSTGRESQL_OPTIONS = {
     "application_name": "opid-gateway",
     "connect_timeout": "10",
-    # A host that lost its power says no goodbye: both ends notice within a minute, and the server
-    # then lets go of the locks, so that another gateway can take over.
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
+    # A host that lost its power, or a cut cable, says no goodbye: both ends notice within some ten
+    # seconds, and the server then lets go of the locks, so that another gateway can take over.
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
     "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
-    "options": f"-c lock_timeout={LOCK_WAIT_S}s -c tcp_keepalives_idle=30 "
-    "-c tcp_keepalives_interval=10 -c tcp_keepalives_count=3",
+    "tcp_user_timeout": "10000",
+    "options": f"-c lock_timeout={LOCK_WAIT_S}s -c tcp_keepalives_idle=5 "
+    "-c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=10000",
 }
 
 
@@ -83,18 +84,26 @@ def parse_url(text: str, key: str = "gateway.database") -> URL:
     return url
 
 
+def with_settings(url: URL, settings: Mapping[str, object]) -> URL:
+    """The address with more settings for our sessions there; the last word counts."""
+    given = "".join(f" -c {name}={value}" for name, value in settings.items())
+    return url.update_query_dict({"options": f"{url.query.get('options', '')}{given}".strip()})
+
+
 class Database:
     """An engine for each kind of transaction, over one pool of one connection."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         self.url = parse_url(text)
         self.dialect = self.url.get_backend_name()
         if self.dialect == "postgresql":
             missing = POSTGRESQL_OPTIONS.keys() - self.url.query
             self.url = self.url.update_query_dict({key: POSTGRESQL_OPTIONS[key] for key in missing})
+            self.url = with_settings(self.url, settings)
         self.in_memory = self.dialect == "sqlite" and self.url.database in (None, "", ":memory:")
         self.name = _shown(self.url, self.in_memory)
         self._engine = _sqlite(self) if self.dialect == "sqlite" else _postgresql(self)
+        self._upserts: dict[str, str] = {}
         options = OPTIONS[self.dialect]
         self._reading = self._engine.execution_options(**options["reading"])
         self._writing = self._engine.execution_options(**options["writing"])
@@ -122,14 +131,30 @@ class Database:
                 self._engine.dispose()
             raise
 
-    def upsert(self, table: Table) -> Any:
-        """INSERT … ON CONFLICT DO UPDATE: a row replaces the one with the same key."""
+    def upsert(self, connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Rows as `values_of` has them; each replaces the one with the same key.
+
+        INSERT … ON CONFLICT DO UPDATE, compiled once and handed to the driver with all rows: to
+        have SQLAlchemy look at every value of every row takes longer than SQLite does.
+        """
+        if table.name not in self._upserts:
+            self._upserts[table.name] = self._compiled_upsert(table)
+        statement = self._upserts[table.name]
+        if self.dialect == "sqlite":  # by place; psycopg by name
+            connection.exec_driver_sql(statement, list(rows))
+        else:
+            names = [column.name for column in table.c]
+            named = [dict(zip(names, row, strict=True)) for row in rows]
+            connection.exec_driver_sql(statement, named)
+
+    def _compiled_upsert(self, table: Table) -> str:
         insert = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
         statement = insert(table)
         rest = {
             each.name: statement.excluded[each.name] for each in table.c if not each.primary_key
         }
-        return statement.on_conflict_do_update(index_elements=table.primary_key, set_=rest)
+        upsert = statement.on_conflict_do_update(index_elements=table.primary_key, set_=rest)
+        return str(upsert.compile(dialect=self._engine.dialect))
 
     def close(self) -> None:
         """Let go of the connection."""

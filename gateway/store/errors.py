@@ -80,6 +80,7 @@ POSTGRESQL_TRANSIENT = (
     "40",  # a deadlock, or two transactions that cannot be put in an order
     "53",  # disk full, out of memory, too many connections
     "55P03",  # a lock was not to be had in time
+    "57014",  # it took too long, as that of a heartbeat may not
     "57P",  # the server is shutting down, or starting
     "58",  # its disk
 )

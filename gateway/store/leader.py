@@ -15,6 +15,7 @@ import fcntl
 import os
 import socket
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,14 @@ from gateway.store.tables import LEADER
 
 ENDING = ".lock"
 """Of the lock file's name, which is otherwise that of the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who holds the lock, in words, and since when as far as can be told."""
+
+    process: str
+    since_ms: int | None
 
 
 class Lock(Protocol):
@@ -52,6 +61,10 @@ class Lock(Protocol):
 
     def holder(self) -> str:
         """Who has it, as far as can be told."""
+        ...
+
+    def since_ms(self) -> int | None:
+        """When its holder took it, as far as can be told."""
         ...
 
 
@@ -110,6 +123,10 @@ class FreeLock:
     def holder(self) -> str:
         """It is never asked."""
         return "nobody"
+
+    def since_ms(self) -> int | None:
+        """It is never asked."""
+        return None
 
 
 class FileLock:
@@ -190,6 +207,13 @@ class FileLock:
             return "another process"
         return process(pid, host)
 
+    def since_ms(self) -> int | None:
+        """When the file was written, which only its holder does."""
+        try:
+            return self.path.stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return None
+
 
 def _lock(fd: int) -> None:
     """Lock the file; somebody who only looks (`is_taken`) has a share of it for a moment."""
@@ -221,6 +245,14 @@ HOLDERS = text(
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted "
     "AND CAST(classid AS bigint) = :us AND CAST(objid AS bigint) = :what "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+SINCE = text(
+    "SELECT CAST(1000 * extract(epoch FROM min(backend_start)) AS bigint) FROM pg_stat_activity "
+    "WHERE pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted "
+    "AND CAST(classid AS bigint) = :us AND CAST(objid AS bigint) = :what "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
 )
 
 
@@ -282,3 +314,12 @@ class AdvisoryLock:
         except DatabaseError:
             return "another process"
         return process(found["pid"], found["host"])
+
+    def since_ms(self) -> int | None:
+        """When the session began that holds the lock and does nothing else."""
+        try:
+            with self._database.reading("asking since when it is served") as connection:
+                found = connection.execute(SINCE, {"us": ADVISORY, "what": SERVING}).scalar_one()
+        except DatabaseError:
+            return None
+        return None if found is None else int(found)

@@ -29,6 +29,7 @@ from sqlalchemy import (
     update,
 )
 
+from gateway.store import archives, history, site_tables
 from gateway.store.database import Database
 from gateway.store.errors import StoreVersionError
 from gateway.store.tables import LEADER, METADATA
@@ -37,23 +38,49 @@ Migration = Callable[[Connection], None]
 
 ADVISORY = 0x6F706964
 """The first half of the keys of our advisory locks in PostgreSQL: `opid`."""
-MIGRATING, SERVING = 1, 2
+MIGRATING, SERVING, JOINING = 1, 2, 3
 """The second half: what the lock is for."""
 
 VERSION = Table("schema_version", MetaData(), Column("version", Integer, nullable=False))
 
 
-FIRST = 3
+FIRST = 4
 """The version of the first release."""
 
 
 def first_schema(connection: Connection) -> None:
-    """Version 3: every table, and no leader yet."""
+    """Version 4: every table, and no leader yet."""
     METADATA.create_all(connection)
     connection.execute(insert(LEADER).values(id=1, epoch=0, host="", pid=0))
 
 
-MIGRATIONS: tuple[Migration, ...] = (first_schema,)
+def add_history(connection: Connection) -> None:
+    """Version 5: what was, by the minute and by the hour, and sensors' lives."""
+    history.METADATA.create_all(connection)
+
+
+def add_archives(connection: Connection) -> None:
+    """Version 6: what operators' archives taught each group."""
+    archives.METADATA.create_all(connection)
+
+
+def add_heard(connection: Connection) -> None:
+    """Version 7: when each node of a large site was last heard."""
+    history.HEARD_METADATA.create_all(connection)
+
+
+def add_sites(connection: Connection) -> None:
+    """Version 8: who holds which site."""
+    site_tables.METADATA.create_all(connection)
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    first_schema,
+    add_history,
+    add_archives,
+    add_heard,
+    add_sites,
+)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

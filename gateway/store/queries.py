@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, func, or_, select, tuple_
+from sqlalchemy import Connection, Select, and_, func, or_, select, tuple_
 
 from gateway.registry import (
     ChangeRecord,
@@ -13,11 +13,13 @@ from gateway.registry import (
     DoubtRecord,
     IssuedRecord,
     LayoutRecord,
+    NodeKey,
     NodeRecord,
     OrderRecord,
     SensorRecord,
 )
 from gateway.registry.fleet import ExampleNumber, StoredFleet
+from gateway.store import history
 from gateway.store.rows import in_order, record_of
 from gateway.store.tables import CHANGES, EXAMPLES, LAYOUTS, TABLES
 
@@ -32,17 +34,43 @@ def fleet(connection: Connection) -> StoredFleet:
     newest = _newest_layouts()
     owners = select(newest.subquery().c.change)
     current = or_(CHANGES.c.state == str(ChangeState.GATHERING), CHANGES.c.id.in_(owners))
-    highest = connection.execute(select(func.max(CHANGES.c.id))).scalar_one()
     return StoredFleet(
-        nodes=_found(connection, NodeRecord),
+        nodes=history.with_times(connection, _found(connection, NodeRecord)),
         sensors=_found(connection, SensorRecord),
         layouts=_found(connection, LayoutRecord, newest),
         orders=_found(connection, OrderRecord),
         changes=_found(connection, ChangeRecord, select(CHANGES).where(current)),
         examples=_batches(connection),
-        next_change=(highest or 0) + 1,
+        next_change=highest_change(connection) + 1,
         doubts=_found(connection, DoubtRecord),
         issued=_found(connection, IssuedRecord),
+    )
+
+
+def highest_change(connection: Connection) -> int:
+    """The highest number that a change has; 0 before any."""
+    return connection.execute(select(func.max(CHANGES.c.id))).scalar_one() or 0
+
+
+def fleet_of_site(connection: Connection, site: str, groups: Iterable[str]) -> StoredFleet:
+    """The same of one site, whose groups these are."""
+    newest = _newest_layouts().where(LAYOUTS.c.site == site)
+    owners = select(newest.subquery().c.change)
+    gathering = CHANGES.c.state == str(ChangeState.GATHERING), CHANGES.c.group.in_(list(groups))
+    current = or_(and_(*gathering), CHANGES.c.id.in_(owners))
+
+    def here(kind: type[Kind]) -> tuple[Kind, ...]:
+        return _found(connection, kind, select(TABLES[kind]).where(TABLES[kind].c.site == site))
+
+    return StoredFleet(
+        nodes=history.with_times(connection, here(NodeRecord)),
+        sensors=here(SensorRecord),
+        layouts=_found(connection, LayoutRecord, newest),
+        orders=here(OrderRecord),
+        changes=_found(connection, ChangeRecord, select(CHANGES).where(current)),
+        doubts=here(DoubtRecord),
+        issued=here(IssuedRecord),
+        site=site,
     )
 
 
@@ -77,6 +105,14 @@ def one_change(connection: Connection, number: int) -> ChangeRecord | None:
     """The change with this number."""
     found = _found(connection, ChangeRecord, select(CHANGES).where(CHANGES.c.id == number))
     return found[0] if found else None
+
+
+def layout_changes(connection: Connection, key: NodeKey) -> list[tuple[int, int, int]]:
+    """Version, moment and change of every layout of a node, in order."""
+    columns = LAYOUTS.c.version, LAYOUTS.c.at_ms, LAYOUTS.c.change
+    this = LAYOUTS.c.site == key[0], LAYOUTS.c.node == key[1]
+    found = connection.execute(select(*columns).where(*this).order_by(LAYOUTS.c.version))
+    return [(version, at_ms, change) for version, at_ms, change in found]
 
 
 def _newest_layouts() -> Select[Any]:

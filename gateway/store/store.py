@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from gateway.registry import (
     ChangeRecord,
@@ -29,14 +29,18 @@ from gateway.registry import (
     Record,
     SummaryRecord,
 )
+from gateway.registry.archives import ArchiveRecord
 from gateway.registry.fleet import StoredFleet
-from gateway.store import commands, queries
+from gateway.registry.history import HourRecord, LifeRecord, MinutesRecord
+from gateway.sites.census import Member
+from gateway.store import archives, commands, history, queries
 from gateway.store.commands import CommandRecord
 from gateway.store.database import Database
 from gateway.store.errors import LeaderError, RecordError
-from gateway.store.leader import begin_epoch, check_epoch, lock_for
+from gateway.store.leader import Leader, begin_epoch, check_epoch, lock_for
 from gateway.store.migrations import MIGRATIONS, Migration, migrate
-from gateway.store.rows import key_of, row_of
+from gateway.store.rows import key_of, values_of
+from gateway.store.sites import NOW_MS, SiteRow, end_tenures, read_members, read_sites
 from gateway.store.tables import CHANGES, EXAMPLES, SUMMARIES, TABLES
 
 SUMMARIES_KEPT = 4
@@ -88,6 +92,7 @@ class FleetStore:
             return
         with self._locked("claiming the database") as connection:
             self._epoch = begin_epoch(connection)
+            end_tenures(connection)
 
     def is_leader(self) -> bool:
         """Whether nobody can have taken over. If not: `claim` again, and read everything anew."""
@@ -119,9 +124,25 @@ class FleetStore:
             self._lock.release()
             raise
 
+    def leader(self) -> Leader | None:
+        """Who serves this database now, and since when; None where nobody does."""
+        if not self._lock.is_taken():
+            return None
+        return Leader(self._lock.holder(), self._lock.since_ms())
+
     def has_leader(self) -> bool:
         """Whether a gateway serves this database now; asking takes nothing from it."""
         return self._lock.is_taken()
+
+    def membership(self) -> tuple[list[Member], list[SiteRow]]:
+        """The gateways that share the sites, and who holds which; nothing where nobody shares."""
+        with self._database.reading("reading who serves which site") as connection:
+            return read_members(connection), read_sites(connection)
+
+    def database_ms(self) -> int:
+        """What time it is by the clock of the database, which all gateways share."""
+        with self._database.reading("asking for the time") as connection:
+            return int(connection.execute(select(NOW_MS)).scalar_one())
 
     def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
         """Store these records, all or none. Of two with the same key the later one counts.
@@ -134,14 +155,17 @@ class FleetStore:
         groups = _grouped(record for record in every if not isinstance(record, ForgottenRecord))
         if not every and not outcomes:
             return
-        count = sum(map(len, groups.values()))
+        rows = {kind: [values_of(each) for each in some] for kind, some in groups.items()}
+        count = sum(map(len, rows.values()))
         with self._leading(f"saving {count} records") as connection:
             for node in forgotten:
                 _forget(connection, node)
-            for kind, rows in groups.items():
-                connection.execute(self._database.upsert(TABLES[kind]), rows)
+            for kind, some in rows.items():
+                self._database.upsert(connection, TABLES[kind], some)
             if SummaryRecord in groups:
                 _drop_old_summaries(connection, groups[SummaryRecord])
+            if LifeRecord in groups:
+                history.drop_old_lives(connection, groups[LifeRecord])
             if outcomes:
                 commands.settle(connection, outcomes)
 
@@ -202,11 +226,67 @@ class FleetStore:
         with self._database.reading(f"counting what is known of {'/'.join(key)}") as connection:
             return {
                 table.name: connection.execute(
-                    select(func.count()).select_from(table).where(*_of_node(table, key))
+                    select(func.count()).select_from(table).where(*history.of_node(table, key))
                 ).scalar_one()
                 for table in TABLES.values()
                 if "node" in table.c
             }
+
+    # -- what was ------------------------------------------------------------------------------
+
+    def minutes_since(self, hour: int) -> list[MinutesRecord]:
+        """Every node's hours from this one on, by the minute."""
+        with self._database.reading("reading the last hours") as connection:
+            return history.minutes_since(connection, hour)
+
+    def minutes_of(self, key: NodeKey, since_hour: int) -> list[MinutesRecord]:
+        """A node's hours by the minute, in order: 90 days at most."""
+        with self._database.reading(f"reading the minutes of {'/'.join(key)}") as connection:
+            return history.minutes_of(connection, key, since_hour)
+
+    def hours_of(self, key: NodeKey, since_hour: int) -> list[HourRecord]:
+        """A node's hours, in order: two years at most."""
+        with self._database.reading(f"reading the hours of {'/'.join(key)}") as connection:
+            return history.hours_of(connection, key, since_hour)
+
+    def accuracies_since(self, hour: int) -> dict[NodeKey, list[tuple[int, float | None]]]:
+        """The accuracy of every node, hour by hour, in order."""
+        with self._database.reading("reading accuracies") as connection:
+            return history.accuracies_since(connection, hour)
+
+    def lives_of(self, key: NodeKey) -> list[LifeRecord]:
+        """What happened to a node's sensors, in order: the last thousand events."""
+        with self._database.reading(f"reading the lives of {'/'.join(key)}") as connection:
+            return history.lives_of(connection, key)
+
+    def layout_changes(self, key: NodeKey) -> list[tuple[int, int, int]]:
+        """Version, moment and change of every layout that a node was given, in order."""
+        with self._database.reading(f"reading the layouts of {'/'.join(key)}") as connection:
+            return queries.layout_changes(connection, key)
+
+    def tidy_history(self, now_ms: int) -> int:
+        """Thin out some of what is old; how many rows there were, 0: none."""
+        with self._leading("tidying the history") as connection:
+            return history.tidy(connection, now_ms)
+
+    def use_link(self, nonce: str, ends_ms: int, now_ms: int) -> bool:
+        """Note that a one-time link of the pages is used; False where it was before."""
+        with self._database.writing("using a link") as connection:
+            return history.use_link(connection, nonce, ends_ms, now_ms)
+
+    # -- archives ------------------------------------------------------------------------------
+
+    def archives(self, group: str | None = None) -> list[ArchiveRecord]:
+        """What archives taught this group, or all groups."""
+        with self._database.reading("reading archives") as connection:
+            return archives.of_group(connection, group)
+
+    def replace_archive(self, group: str, archive: str, records: Sequence[ArchiveRecord]) -> int:
+        """Keep these instead of what there is of this archive; how many those were."""
+        with self._database.writing(f"keeping archive {archive}") as connection:
+            return archives.replace(connection, group, archive, records)
+
+    # -- commands ------------------------------------------------------------------------------
 
     def submit(self, site: str, node: str, payload: bytes, at_ms: int) -> int:
         """Leave a command for the running gateway; returns the id to ask `command` for."""
@@ -214,6 +294,11 @@ class FleetStore:
             return commands.submit(
                 connection, CommandRecord(id=0, site=site, node=node, payload=payload, at_ms=at_ms)
             )
+
+    def withdraw(self, site: str, node: str, numbers: Iterable[int], after_ms: int) -> int:
+        """Delete those of these open labels that are due after this; how many there were."""
+        with self._database.writing("withdrawing labels") as connection:
+            return commands.withdraw(connection, site, node, numbers, after_ms)
 
     def commands(self) -> list[CommandRecord]:
         """The open commands, by id."""
@@ -238,34 +323,33 @@ class FleetStore:
             yield connection
 
 
-def _grouped(records: Iterable[Record]) -> dict[type[Any], list[dict[str, Any]]]:
-    """Rows by class, in the order of `TABLES`, which has the changes before their examples."""
+def _grouped(records: Iterable[Record]) -> dict[type[Any], list[Any]]:
+    """Records by class, the last of each key; in the order of `TABLES`, which has the changes
+    before their examples.
+    """
     newest: dict[type[Any], dict[tuple[Any, ...], Record]] = {kind: {} for kind in TABLES}
     for record in records:
         if type(record) not in TABLES:
             known = ", ".join(kind.__name__ for kind in TABLES)
             raise RecordError(f"a {type(record).__name__} cannot be saved: give one of {known}")
         newest[type(record)][key_of(record)] = record
-    return {kind: [row_of(each) for each in some.values()] for kind, some in newest.items() if some}
+    return {kind: list(some.values()) for kind, some in newest.items() if some}
 
 
 def _forget(connection: Connection, record: ForgottenRecord) -> None:
     """Every row that has the node in its key. Changes and fits are the group's, and stay."""
     for table in TABLES.values():
         if "node" in table.c:
-            connection.execute(delete(table).where(*_of_node(table, (record.site, record.node))))
+            key = record.site, record.node
+            connection.execute(delete(table).where(*history.of_node(table, key)))
 
 
-def _of_node(table: Table, key: NodeKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return table.c.site == key[0], table.c.node == key[1]
-
-
-def _drop_old_summaries(connection: Connection, rows: list[dict[str, Any]]) -> None:
+def _drop_old_summaries(connection: Connection, summaries: Iterable[SummaryRecord]) -> None:
     """Of each node that a summary came from, keep the newest layout versions only."""
     site, node, version = SUMMARIES.c.site, SUMMARIES.c.node, SUMMARIES.c.layout_version
     this = site == bindparam("its_site"), node == bindparam("its_node")
     nth = select(version).where(*this).order_by(version.desc()).offset(SUMMARIES_KEPT).limit(1)
-    nodes = {(row["site"], row["node"]) for row in rows}
+    nodes = {(each.site, each.node) for each in summaries}
     connection.execute(
         delete(SUMMARIES).where(*this, version <= nth.scalar_subquery()),
         [{"its_site": a_site, "its_node": a_node} for a_site, a_node in sorted(nodes)],

@@ -1,8 +1,8 @@
 """The tables, one for each class of records, written out: the newest version of the schema.
 
 A column has the name of its field. Tuples and dicts are JSON text, so that a person can read them
-with any SQL client; moments and versions need 64 bits. Whoever changes a table adds a migration,
-see `migrations.py`.
+with any SQL client; moments and versions need 64 bits. Those of the history are in `history.py`.
+Whoever changes a table adds a migration, see `migrations.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Double,
     ForeignKey,
     Index,
     Integer,
@@ -22,7 +21,6 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from gateway.registry import (
     ChangeRecord,
@@ -36,21 +34,10 @@ from gateway.registry import (
     SensorRecord,
     SummaryRecord,
 )
-
-
-class Untyped(UserDefinedType[float]):
-    """A column without a type. SQLite's REAL would turn -0.0 into 0: this one keeps every bit."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: Any) -> str:
-        """Nothing at all: SQLite then stores what it is given."""
-        return ""
-
+from gateway.store import history
+from gateway.store.column_types import Number, Real
 
 METADATA = MetaData()
-Real: TypeEngine[Any] = Double().with_variant(Untyped(), "sqlite")
-Number = BigInteger()
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only an INTEGER counts up by itself there
 Json = Text()
 
@@ -84,6 +71,7 @@ NODES = Table(
     _must("reported_layout", Number),
     _must("reported_model", Number),
     _must("status", LargeBinary),
+    sqlite_with_rowid=False,  # neighbours by key lie together: what a sweep writes is few pages
 )
 SENSORS = Table(
     "sensors",
@@ -94,7 +82,7 @@ SENSORS = Table(
     _must("role"),
     _must("state"),
     _must("since_ms", Number),
-    _must("timeout_s", Real),
+    _may("timeout_s", Real),
     _may("reference", Real),
     _may("scale", Real),
     _must("knots", Json),
@@ -103,6 +91,7 @@ SENSORS = Table(
     _may("replaces"),
     _must("reason"),
     _must("announced_ms", Number),
+    _must("together", Number),
 )
 LAYOUTS = Table(
     "layouts",
@@ -229,4 +218,5 @@ TABLES: dict[type[Any], Table] = {
     FitRecord: FITS,
     DoubtRecord: DOUBTS,
     IssuedRecord: ISSUED,
+    **history.TABLES,
 }

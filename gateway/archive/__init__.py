@@ -1,0 +1,9 @@
+"""`opid-gateway backfill`: what an owner measured for years becomes what a group knows.
+
+mapping    which column is what, as the operator says it
+sources    where the rows are: Parquet files, PostgreSQL, Home Assistant's recorder; in parts
+task       everything that the sums of a part depend on
+hands      who gathers parts: this process, others of this machine, a Dask cluster
+learning   parts in a fixed order into one total, with checkpoints
+records    the total as the gateway keeps it
+"""

@@ -1,0 +1,67 @@
+"""Names at the broker, after `init`: another password for one, or none any more.
+
+The credentials are written first and the broker's file second, as `init` does: cut off in between,
+the old password still holds, and the same call again makes another one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path, PurePosixPath
+
+from gateway.setup.file_writer import SECRET, FolderError, open_writer
+from gateway.setup.initialise import PASSWORD_BYTES, PASSWORDS
+from gateway.setup.mosquitto_files import ended, names_in, password_line
+from gateway.setup.plan import GATEWAY, OPERATOR, WEB
+
+
+def renew_account(folder: Path, user: str) -> Path:
+    """A new password; the file that holds it, to be carried to whoever logs in by this name."""
+    folder = folder.absolute()
+    with open_writer(folder) as writer:
+        lines = _lines(writer.read(PASSWORDS), user, folder)
+        file, password = credentials_of(user), secrets.token_urlsafe(PASSWORD_BYTES)
+        writer.rewrite(file, f"{user}\n{password}\n", SECRET)
+        place = next(i for i, line in enumerate(lines) if line.startswith(f"{user}:"))
+        lines[place] = password_line(user, password)
+        writer.rewrite(PASSWORDS, "".join(lines), SECRET)
+    return folder / file
+
+
+def remove_account(folder: Path, user: str) -> list[str]:
+    """Take a name and those of its sources out of the broker's file; who cannot log in any more."""
+    folder = folder.absolute()
+    if user == GATEWAY:
+        raise FolderError("the gateway must be able to log in: renew its account instead")
+    with open_writer(folder) as writer:
+        lines = _lines(writer.read(PASSWORDS), user, folder)
+        gone = sorted(
+            name for name in names_in("".join(lines)) if name == user or name.startswith(f"{user}.")
+        )
+        kept = [line for line in lines if line.partition(":")[0] not in gone]
+        writer.rewrite(PASSWORDS, "".join(kept), SECRET)
+    return gone
+
+
+def credentials_of(user: str) -> PurePosixPath:
+    """Where `init` put name and password of a user.
+
+    >>> print(credentials_of("gateway"), credentials_of("street.north.attic"))
+    keys/gateway.credentials nodes/street-north/attic.credentials
+    """
+    if user in (GATEWAY, OPERATOR, WEB):
+        return PurePosixPath("keys") / f"{user}.credentials"
+    site, node, *source = user.split(".")
+    name = f"{source[0]}.credentials" if source else "credentials"
+    return PurePosixPath("nodes") / f"{site}-{node}" / name
+
+
+def _lines(passwords: str, user: str, folder: Path) -> list[str]:
+    known = names_in(passwords)
+    ours = user in (GATEWAY, OPERATOR, WEB) or 1 <= user.count(".") <= 2
+    if user not in known or not ours:
+        raise FolderError(
+            f"{folder / PASSWORDS} has no name {user!r} that init made; it has: "
+            f"{', '.join(sorted(known))}"
+        )
+    return ended(passwords).splitlines(keepends=True)
