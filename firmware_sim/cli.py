@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from edge_opid.cli.parser import add_version
 from edge_opid.errors import ConfigError, OpidError
 from firmware_sim.scenario.checks import check_scenario
 from firmware_sim.scenario.play import run_live, run_simulated
@@ -25,15 +26,22 @@ from firmware_sim.scenario.scenario import Scenario, load_scenario, shipped
 INTERRUPTED = 130  # as the shell calls it
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the exit code."""
-    parser = argparse.ArgumentParser(prog="opid-sim", description=__doc__.partition("\n")[0])
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    words = "Play scenarios, on simulated time or with real processes, and soak many seeds."
+    whole = argparse.ArgumentParser(prog="opid-sim", description=words)
+    add_version(whole)
+    verbs = whole.add_subparsers(required=True, metavar="VERB")
     for verb, (does, words, add_options) in VERBS.items():
         each = verbs.add_parser(verb, help=words, description=words)
         each.set_defaults(action=does)
         add_options(each)
-    given = parser.parse_args(arguments)
+    return whole
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; the exit code."""
+    given = parser().parse_args(arguments)
     action: Callable[[argparse.Namespace], int] = given.action
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: in order
     try:
@@ -66,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
     """Play a scenario, on simulated time or with real processes, and write its report."""
     scenario = _chosen(given)
     if given.live or given.broker:
-        return run_live(scenario, given.seed, given.broker, given.out, sys.stdout)
+        return run_live(scenario, given.seed, given.broker, given.out, sys.stdout, given.web)
     return run_simulated(scenario, given.seed, given.out, sys.stdout)
 
 
@@ -91,6 +99,8 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="real processes on a broker of our own")
     parser.add_argument("--broker", help="mqtt://HOST: real processes on yours; embedded: on amqtt")
     parser.add_argument("--speed", type=float, help="live: readings a second and node")
+    words = "live: the pages of the gateway beside it, on this port of this machine (default 8470)"
+    parser.add_argument("--web", type=int, nargs="?", const=8470, metavar="PORT", help=words)
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the report goes")
 
 
@@ -101,14 +111,14 @@ def soak_seeds(given: argparse.Namespace) -> int:
     """Run many seeds, each with its own faults; 1 if a promise was broken."""
     from firmware_sim.chaos.soak import soak  # noqa: PLC0415 - the gateway is slow to load
 
-    return soak(given.seeds, given.workers, None, None)
+    return soak(given.seeds, given.workers or os.cpu_count() or 1, None, None)
 
 
 def _soak_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=_seeds, default=range(10_000), help="how many, or first:end"
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--workers", type=int, help="processes (default: one for each core)")
 
 
 def _seeds(text: str) -> range:

@@ -272,18 +272,28 @@ def turned(summary: SummaryMessage) -> SummaryMessage:
     """The same with every class in the place of the one before, and weighty."""
     weight = np.float32(MILLION / max(1, summary.readings))
     moment = np.roll(summary.moment_array(), 1, axis=1)
+    everything = summary.everything and replace(
+        summary.everything,
+        readings=MILLION,
+        evidence=float(MILLION),
+        gram=to_bytes(
+            summary.everything.gram_array()
+            * np.float32(MILLION / max(1, summary.everything.readings))
+        ),
+    )
     return replace(
         summary,
         readings=MILLION,
         evidence=float(MILLION),
         gram=to_bytes(summary.gram_array() * weight),
         moment=to_bytes(moment * weight),
+        everything=everything,
     )
 
 
 def _examples(fleet: SimFleet, state: NodeState, readings: str) -> Iterator[Example]:
     """What the node's sensors said lately, under the class after the true one."""
-    classes = state.config.classes
+    classes = state.settings.classes
     heard = [each for each in fleet.broker.said if matches(readings, each.topic)]
     for message in heard[-EXAMPLES:]:
         try:

@@ -7,14 +7,15 @@ may be worse than the node's own; it may not be wrong nearly always where its ow
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from edge_opid.config.node import NodeConfig
 from edge_opid.native import available as kernels
 from edge_opid.node import journal_records
+from edge_opid.node.inputs import apply
 from edge_opid.node.journal_records import Accepted, Input, Labelled, Ordered, pack_state
 from edge_opid.node.node import Node
-from edge_opid.node.scoreboard import TRIAL
+from edge_opid.node.predicting import predicted_unkept
 from edge_opid.node.state import NodeState
 from edge_opid.source.number import ReadingNumber, expected_after
 from edge_opid.store import Note, Store
@@ -24,6 +25,7 @@ from firmware_sim.chaos.story import CLASSES, Story
 from firmware_sim.simulated.clock import dice
 
 SPOILT = ("quarantined", "damaged")
+LABELS_MIN = 20  # from which on a node must see through a liar, as far as its labels tell
 ASKED = 45  # instances whose truth is known
 FEW, MANY = ASKED // 5, ASKED // 2  # a guess is right in a third
 NUMBER = InstanceId("trial", 0, 1)
@@ -107,7 +109,7 @@ class Chronicle:
                     self._check_order(document)
                 case Labelled(instance=instance) if instance is not None:
                     self._check_label(instance)
-            self._shadow.apply(change)
+            apply(self._shadow, change)
         del self._uncommitted[:count]
         self.promised += count
 
@@ -194,7 +196,7 @@ class Chronicle:
         if self._uncommitted:  # a power cut may take them back, and the shadow cannot forget
             shadow = copy.deepcopy(shadow, _shared(self._config))
             for change in self._uncommitted:
-                shadow.apply(change)
+                apply(shadow, change)
         if pack_state(shadow.state()) != node.snapshot():
             what = f"after {self.end} records the state is not what they make"
             self._complain("state is no prefix", what)
@@ -209,22 +211,36 @@ def _shared(config: NodeConfig) -> dict[int, object]:
 
 
 def check_not_turned(story: Story, name: str, state: NodeState) -> None:
-    """Raise `BrokenPromise` if it serves what is turned round.
+    """Raise `BrokenPromise` if it serves what is turned round, and could have known.
 
-    A node that has hardly seen a label so far cannot tell, and is not held to it.
+    It could not if it has hardly seen a label so far, or if what it has seen does not tell: labels
+    that came with values held from before are noise, and the weights look as good as its own.
     """
-    labelled = sum(1 for _ in state.trial.rows())
-    if state.warmup is not None or not state.pushed_models or labelled < TRIAL:
+    seen = list(state.trial.rows())
+    if state.warmup is not None or not state.pushed_models or len(seen) < LABELS_MIN:
+        return
+    served, own = _right(state, seen)
+    if own < 2 * served:
         return
     chance = dice(story.seed, "trial", name)
-    served = own = 0
+    sensors = {s: state.local_models.sensors[s].role for s in state.local_models.alive}
+    asked = []
     for _ in range(ASKED):
         truth = chance.randrange(len(CLASSES))
-        sensors = {s: state.local_models.sensors[s].role for s in state.local_models.alive}
-        values = {s: story.seen(role, truth, chance) for s, role in sensors.items()}
-        served += state.predicted_unkept(values, NUMBER, 0).winner == truth
-        scores = state.local_models.own(state.local_models.encode(values))
-        own += int(scores.argmax()) == truth
+        asked.append(({s: story.seen(role, truth, chance) for s, role in sensors.items()}, truth))
+    served, own = _right(state, asked)
     if served <= FEW and own >= MANY:
         what = f"{name} serves a model that is right in {served} of {ASKED}, its own in {own}"
         raise BrokenPromise("turned by a liar", what)
+
+
+def _right(
+    state: NodeState, instances: Iterable[tuple[Mapping[str, float], int]]
+) -> tuple[int, int]:
+    """In how many of these what is served is right, and what the node has learned itself."""
+    served = own = 0
+    for values, truth in instances:
+        served += predicted_unkept(state, values, NUMBER, 0, 0).winner == truth
+        scores = state.local_models.own(state.local_models.encode(values))
+        own += int(scores.argmax()) == truth
+    return served, own

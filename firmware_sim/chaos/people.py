@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from edge_opid.wire import Channel, InstanceId, Label, NodeTopics, SensorRetired, encode
+from edge_opid.wire import (
+    Channel,
+    InstanceId,
+    Label,
+    NodeTopics,
+    SensorDeployed,
+    SensorRetired,
+    encode,
+)
 from firmware_sim.chaos.story import SITE, StoryAnnouncement
 from firmware_sim.simulated.gateway_device import GatewayDevice
 from firmware_sim.simulated.link import SimLink
@@ -35,21 +44,43 @@ class Operator:
             self._clock.after(AGAIN_MS, self._work)
 
     def _say(self, announcement: StoryAnnouncement) -> None:
-        payload = encode(announcement.event)
+        payload = encode(self._event(announcement))
         if announcement.by_message:
             topic = NodeTopics(SITE, announcement.node).to(Channel.EVENT)
             self._link.publish(str(topic), payload)
         else:
             self._gateway.store.submit(SITE, announcement.node, payload, self._clock.now_ms)
 
-    def _heard(self, announcement: StoryAnnouncement) -> bool:
-        """As the dashboard shows it; without a gateway there is none."""
+    def _event(self, announcement: StoryAnnouncement) -> SensorRetired | SensorDeployed:
+        """As the dashboard has it.
+
+        Nothing can be replaced that it does not show: then the new one just joins. And who sees a
+        sensor join that should be gone says so again, as of now: an older word is a late copy.
+        """
+        event, key = announcement.event, (SITE, announcement.node)
         if not self._gateway.alive:
+            return event
+        fleet = self._gateway.gateway.fleet
+        record = fleet.sensors[key].get(event.sensor)
+        if isinstance(event, SensorRetired):
+            since = 0 if record is None else record.announced_ms + 1
+            return replace(event, at_ms=max(event.at_ms, since))
+        lacks = key in fleet.nodes and event.replaces not in fleet.sensors[key]
+        return replace(event, replaces=None) if lacks else event
+
+    def _heard(self, announcement: StoryAnnouncement) -> bool:
+        """As the dashboard shows it; without a gateway there is none.
+
+        A sensor that went before it had moved never got a column: its node did not introduce it,
+        and the dashboard does not show it.
+        """
+        if not self._gateway.alive or announcement.at_ms > self._clock.now_ms:
             return False
-        sensors = self._gateway.gateway.fleet.sensors[SITE, announcement.node]
-        record = sensors.get(announcement.event.sensor)
+        fleet, key = self._gateway.gateway.fleet, (SITE, announcement.node)
+        record = fleet.sensors[key].get(announcement.event.sensor)
         if isinstance(announcement.event, SensorRetired):
-            return record is not None and record.state == SensorState.RETIRED
+            shown = record is not None or key not in fleet.nodes
+            return not shown or (record is not None and record.state == SensorState.RETIRED)
         return record is not None
 
 

@@ -21,6 +21,7 @@ from edge_opid.node.orders import Standing
 from edge_opid.node.sequencing import Sequencer, Take, Verdict
 from edge_opid.node.state import NodeState
 from edge_opid.service.loop import NodeLoop
+from edge_opid.source.backlog import Backlog
 from edge_opid.source.number import ReadingNumber
 from edge_opid.source.source import Source
 from edge_opid.store import segment
@@ -140,14 +141,19 @@ def _sensor_trusts_the_broker(self: Source) -> None:
     """What the link took is forgotten: a PUBACK will come, and then the broker has it."""
     _transmit(self)
     while self._link.connected and self._window._pending:
-        self._take_acknowledgement(self._window._pending[0].number)
+        self._backlog.acknowledge(self._window._pending[0].number, 0, self._monotonic())
 
 
-def _acknowledge_across_boots(self: Source, upto: ReadingNumber, newest: int = 0) -> None:
+def _acknowledge_across_boots(self: Backlog, upto: ReadingNumber, newest: int, now: float) -> None:
     """As once: what the node knows a higher boot than, it must have heard before."""
-    freed = ReadingNumber(newest, 0) if newest else upto
+    freed = ReadingNumber(newest, 0) if newest > upto.boot else upto
     while self._window._pending and self._window._pending[0].number <= freed:
-        _take_acknowledgement(self, self._window._pending[0].number)
+        _acknowledge(self, self._window._pending[0].number, 0, now)
+
+
+def _sent_boot_joined(self: Backlog, number: ReadingNumber) -> bool:
+    """The real one, without asking whether a former life may have sent of this boot."""
+    return number.boot != self.boot
 
 
 def _thread_dies_silently(self: NodeLoop) -> None:
@@ -169,7 +175,7 @@ def _retained_learned_twice(
 
 _offer, _owing, _state = Sequencer.offer, Node._owing, NodeState.state
 _write_file, _transmit = Snapshots._write_file, Source._transmit
-_take_acknowledgement, _handle = Source._take_acknowledgement, Node.handle
+_acknowledge, _handle = Backlog.acknowledge, Node.handle
 
 PLANTS: dict[str, Plant] = {
     "acknowledge-before-sync": Plant(
@@ -222,9 +228,15 @@ PLANTS: dict[str, Plant] = {
     ),
     "acknowledge-across-boots": Plant(
         "an acknowledgement of a higher boot frees what lower ones have left",
-        Source,
-        "_take_acknowledgement",
+        Backlog,
+        "acknowledge",
         _acknowledge_across_boots,
+    ),
+    "sent-boot-joined": Plant(
+        "readings that may have been sent get other numbers",
+        Backlog,
+        "_is_worth_joining",
+        _sent_boot_joined,
     ),
     "thread-dies-silently": Plant(
         "a node whose link will never work again goes on",

@@ -21,10 +21,13 @@ SITE = "street"
 CLASSES = ("calm", "busy", "alarm")
 ROLES = ("co", "db", "no", "pm")
 NEWCOMERS = ("uv", "wind")
+REPLACED = ROLES[3]
+"""The role whose sensor is replaced while it lives, in some stories; nothing else becomes of it."""
 POLICY = Policy(
     settle_s=1,
     silence_s=5,
     measure_readings=4,
+    overlap_readings=6,
     summary_wait_s=2,
     first_batch=8,
     batch_max=16,
@@ -133,7 +136,7 @@ class Story:
     def _changes(self) -> tuple[StoryAnnouncement, ...]:
         """A sensor goes, a sensor comes; sometimes everywhere, sometimes without a word."""
         chance = dice(self.seed, "changes")
-        found = []
+        found = self._replacements()
         for step in range(chance.choice((0, 1, 1, 2))):
             at_ms = chance.randint(1_500, self.until_ms)
             everywhere = chance.random() < 0.4
@@ -148,6 +151,22 @@ class Story:
                 come = self._newcomer(node, newcomer, at_ms + 300, measured=chance.random() < 0.3)
                 found.append(StoryAnnouncement(at_ms + 300, node, come, by_message))
         return tuple(found)
+
+    def _replacements(self) -> list[StoryAnnouncement]:
+        """A sensor gets a successor that speaks beside it, for a while or for good."""
+        chance, found = dice(self.seed, "replacements"), []
+        for node in self.nodes:
+            if chance.random() < 0.7:
+                continue
+            at_ms = chance.randint(1_500, self.until_ms)
+            old, new = f"{REPLACED}-{node}", _heir(node)
+            self._come_ms[new] = at_ms + chance.choice((-500, 0, 800))
+            if chance.random() < 0.4:  # before or in the middle of the overlap
+                self._gone_ms[old] = at_ms + chance.choice((0, 500, 2_000))
+            come = self._newcomer(node, REPLACED, at_ms, measured=chance.random() < 0.5)
+            event = replace(come, sensor=new, replaces=old)
+            found.append(StoryAnnouncement(at_ms, node, event, chance.random() < 0.5))
+        return found
 
     def _newcomer(self, node: str, role: str, at_ms: int, *, measured: bool) -> SensorDeployed:
         return SensorDeployed(
@@ -173,6 +192,9 @@ class Story:
             for role in roles
             if self._speaks(sensor := f"{role}-{script.node}", role, now_ms)
         }
+        heir = _heir(script.node)
+        if REPLACED in script.roles and now_ms >= self._come_ms.get(heir, now_ms + 1):
+            values[heir] = self.seen(REPLACED, truth, chance)
         return values, CLASSES[truth] if chance.random() < 0.67 else None
 
     def shone(self, node: str, place: int) -> tuple[Mapping[str, float], str | None]:
@@ -194,6 +216,11 @@ class Story:
 
 
 _ALL = (*ROLES, *NEWCOMERS, ROLE)
+
+
+def _heir(node: str) -> str:
+    """The sensor that takes over from `REPLACED`."""
+    return f"{REPLACED}-{node}-2"
 
 
 def _sensors(node: str, *, given: bool) -> tuple[SensorConfig, ...]:

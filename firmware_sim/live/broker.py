@@ -27,6 +27,7 @@ from firmware_sim.live.mosquitto import (
     free_port,
 )
 from firmware_sim.live.processes import Children, wait_until
+from firmware_sim.live.toml import toml_table
 
 EMBEDDED = "embedded"
 START_S = 20.0  # for amqtt
@@ -56,11 +57,14 @@ class Broker:
 
     def toml(self) -> str:
         """The section of a node's or the gateway's configuration."""
-        lines = [f'host = "{self.host}"', f"port = {self.port}", "session_expiry_s = 60"]
-        lines.append(f"mqtt_5_first = {'true' if self.mqtt_5 else 'false'}")
-        if self.credentials is not None:
-            lines.append(f'credentials = "{self.credentials}"')
-        return "[broker]\n" + "\n".join(lines) + "\n"
+        where, who = {"host": self.host, "port": self.port}, self.credentials
+        return toml_table(
+            "broker",
+            where,
+            session_expiry_s=60,
+            mqtt_5_first=self.mqtt_5,
+            credentials=None if who is None else str(who),
+        )
 
 
 def open_broker(url: str | None, folder: Path, children: Children) -> Broker:

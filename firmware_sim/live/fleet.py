@@ -42,9 +42,16 @@ Watch = Callable[["LiveFleet", int], None]
 class LiveFleet:
     """Real processes, in the order of their start: broker, gateway, nodes, sensors."""
 
-    def __init__(self, script: Script, folder: Path, url: str | None, period_s: float) -> None:
+    def __init__(
+        self,
+        script: Script,
+        folder: Path,
+        url: str | None,
+        period_s: float,
+        web_port: int | None = None,
+    ) -> None:
         self.script, self.score, self.period_s = script, Score(script), period_s
-        self._folder, self._url = folder, url
+        self._folder, self._url, self._web_port = folder, url, web_port
         self._stack, self.children = ExitStack(), Children(folder)
         self.nodes: dict[str, Child] = {}
         self.sources: dict[str, Source] = {}
@@ -73,8 +80,10 @@ class LiveFleet:
         self.site = "demo" if broker.ours else f"demo-{secrets.token_hex(4)}"
         key = SigningKey.generate()
         policy = script.scenario.policy(self.period_s)
-        toml = write_gateway(folder / "gateway", self.site, script, broker, policy, key)
-        gateway = self.children.python("gateway", "gateway", "run", toml)
+        home, port = folder / "gateway", self._web_port
+        toml = write_gateway(home, self.site, script, broker, policy, key, port)
+        pages = [] if port is None else ["--web"]
+        gateway = self.children.python("gateway", "gateway", "run", toml, *pages)
         self.ear = enter(FleetListener(broker, self.site, key.verify_key, self.score))
         if not broker.ours:
             self._stack.callback(self._tidy)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.background import BackgroundLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.wire import Channel, Topic, WireError, decode
 from firmware_sim.live.processes import WAIT_S
@@ -31,7 +31,7 @@ class Observer:
 
     def __init__(self, options: MqttOptions, filters: Iterable[str]) -> None:
         self.heard: dict[Channel, deque[Heard]] = {c: deque(maxlen=HEARD_MAX) for c in Channel}
-        self.link = MqttLink(options)
+        self.link = BackgroundLink(options)
         self.link.subscribe(filters)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)

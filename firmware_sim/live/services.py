@@ -23,10 +23,13 @@ from gateway.store import FleetStore
 class NodeProcess(Child):
     """A node whose state is in `folder`/state and whose log is `folder`/node.log.
 
-    `settings` is its configuration without broker and state; `broker` are more lines of the broker.
+    `settings` is its configuration without broker and state; `broker` are more lines of the broker,
+    `speed` is that of its clock.
     """
 
-    def __init__(self, folder: Path, port: int, settings: str, broker: str = "") -> None:
+    def __init__(
+        self, folder: Path, port: int, settings: str, broker: str = "", speed: float = 1.0
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.toml = folder / "node.toml"
         self.state_folder = folder / "state"
@@ -34,7 +37,7 @@ class NodeProcess(Child):
             f'{settings}\n[broker]\nhost = "{HOST}"\nport = {port}\n{broker}\n'
             '[state]\nfolder = "state"\nstatus_file = "status.json"\n'
         )
-        command = [sys.executable, "-m", "edge_opid", "run", str(self.toml)]
+        command = [sys.executable, "-m", "edge_opid", "run", f"--speed={speed}", str(self.toml)]
         super().__init__("node", command, folder / "node.log")
 
     @property

@@ -14,7 +14,8 @@ from typing import Any
 
 from edge_opid.errors import OpidError
 from edge_opid.node import journal_records
-from edge_opid.node.journal_records import Accepted, pack_state
+from edge_opid.node.inputs import apply
+from edge_opid.node.journal_records import Accepted, Configured, pack_state
 from edge_opid.node.node import Node
 from edge_opid.node.state import NodeState
 from edge_opid.service.journal_writer import STORE_LIMITS
@@ -51,9 +52,9 @@ def judge(job: Job, place: int, claim: Mapping[str, Any]) -> Verdict:
     boot, count = int(claim["boot"]), int(claim["sent"])
     sent = job.sent(place)[:count]
     records, state = _left(job, place)
-    found = [
-        each for each in map(journal_records.unpack_record, records) if isinstance(each, Accepted)
-    ]
+    changes = [journal_records.unpack_record(record) for record in records]
+    found = [each for each in changes if isinstance(each, Accepted)]
+    others = [each for each in changes if not isinstance(each, Accepted | Configured)]
     expected = {(SOURCE, boot, seq): (values, label) for seq, (values, label) in enumerate(sent, 1)}
     times = Counter((each.source, each.boot, each.seq) for each in found)
     altered = sum(
@@ -64,7 +65,7 @@ def judge(job: Job, place: int, claim: Mapping[str, Any]) -> Verdict:
         readings=count,
         lost=sum(number not in times for number in expected),
         twice=sum(n - 1 for n in times.values()),
-        strange=altered + (len(records) - len(found)),
+        strange=altered + len(others),
         unlike=int(state != _undisturbed(job, place, expected, found)),
     )
 
@@ -90,11 +91,12 @@ def _undisturbed(
 ) -> bytes:
     """The state of a node that heard each reading when it was sent.
 
-    Of the node's clock, which the sender does not know, the state keeps when each sensor was heard
-    last: that is borrowed from the journal.
+    Of the node's clock, which the sender does not know, the state keeps when sensors were heard,
+    and their rhythm: that is borrowed from the journal.
     """
-    now_ms = found[-1].now_ms if found else 0
+    heard_ms = {(each.source, each.boot, each.seq): each.now_ms for each in found}
     state = NodeState(job.config(place).node)
     for (source, boot, seq), (values, label) in sent.items():
-        state.apply(Accepted(now_ms, source, boot, seq, seq, values, label))
+        now_ms = heard_ms.get((source, boot, seq), 0)
+        apply(state, Accepted(now_ms, source, boot, seq, seq, values, label))
     return pack_state(state.state())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,9 +18,17 @@ if TYPE_CHECKING:
     from firmware_sim.live.fleet import LiveFleet
 
 
-def run_live(scenario: Scenario, seed: int, url: str | None, out: Path, screen: TextIO) -> int:
-    """Real processes on a broker; the exit code."""
+def run_live(
+    scenario: Scenario,
+    seed: int,
+    url: str | None,
+    out: Path,
+    screen: TextIO,
+    web_port: int | None = None,
+) -> int:
+    """Real processes on a broker, perhaps with the gateway's pages; the exit code."""
     from firmware_sim.live.fleet import LiveFleet  # noqa: PLC0415 - paho, only where it is used
+    from firmware_sim.live.page import DemoPage  # noqa: PLC0415
     from firmware_sim.live.view import LiveView  # noqa: PLC0415
 
     began = time.monotonic()
@@ -27,10 +36,14 @@ def run_live(scenario: Scenario, seed: int, url: str | None, out: Path, screen: 
     title = f"{scenario.name}: {scenario.about}"
     if scenario.faults:
         screen.write("the faults of this scenario are for simulated time, and left out here\n")
-    with tempfile.TemporaryDirectory(prefix="opid-sim-") as folder:
-        fleet = LiveFleet(script, Path(folder), url, 1.0 / scenario.speed)
-        with fleet, LiveView(title, screen) as view:
-            fleet.play(view)
+    with tempfile.TemporaryDirectory(prefix="opid-sim-") as folder, ExitStack() as stack:
+        fleet = LiveFleet(script, Path(folder), url, 1.0 / scenario.speed, web_port)
+        if web_port is not None:
+            page = stack.enter_context(DemoPage(fleet.score, title, web_port + 1, web_port))
+            screen.write(f"watch it in a browser: http://127.0.0.1:{page.port}\n")
+            screen.write(f"the gateway's own pages: http://127.0.0.1:{web_port}\n")
+        stack.enter_context(fleet)
+        fleet.play(stack.enter_context(LiveView(title, screen)))
     took = {"took": f"{time.monotonic() - began:.0f} s"}
     _told(Report(title, fleet.score, _facts(fleet) | took), scenario.name, out, screen)
     codes = {child.name: child.exit_code for child in fleet.nodes.values()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from firmware_sim.scenario.recording import recording
 from firmware_sim.scenario.rivals import BEST, RESTARTED, ZERO_FILLING
 from firmware_sim.scenario.score import FIRST, MODELS, SERVED, Score, share_of_the_way
 
@@ -55,17 +56,19 @@ class Report:
         )
 
     def sparkline(self) -> list[str]:
-        """Served accuracy over time, the restarted model's below it, and where changes were."""
+        """Accuracy over time, ours and that of the two usual ways, and where changes were."""
         readings = self.score.script.scenario.readings
         width = max(NARROWEST, math.ceil(readings / WIDTH))
-        curves = {name: self.score.over_time(name, width) for name in (SERVED, RESTARTED)}
+        curves = {
+            name: self.score.over_time(name, width) for name in (SERVED, ZERO_FILLING, RESTARTED)
+        }
         seen = [value for curve in curves.values() for value in curve if not math.isnan(value)]
         low, high = min(seen, default=0.0), max(seen, default=1.0)
         marks = [" "] * len(curves[SERVED])
         for change in self.score.after_changes():
             marks[change.at // width] = "▲"
-        lines = [f"{name:>10} {spark(curve, low, high)}" for name, curve in curves.items()]
-        return [*lines, f"{'changes':>10} {''.join(marks)}   {_percent(low)} to {_percent(high)}"]
+        lines = [f"{name:>16} {spark(curve, low, high)}" for name, curve in curves.items()]
+        return [*lines, f"{'changes':>16} {''.join(marks)}   {_percent(low)} to {_percent(high)}"]
 
     def share(self) -> float:
         """Of the way from the restarted model to the best linear one."""
@@ -74,20 +77,19 @@ class Report:
     def _all_facts(self) -> dict[str, str]:
         share = self.share()
         way = "unknown: nothing to gain" if math.isnan(share) else f"{100 * share:.0f} %"
-        return {
-            "way to the best linear model": f"{way} (0: restarted, 100: best linear)"
-        } | self.facts
+        return {"way to the best linear model": f"{way} (0: {RESTARTED}, 100: {BEST})"} | self.facts
 
     # --- files ------------------------------------------------------------------------------------
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """Text, JSON and the plot, where matplotlib is there to draw it; what was written."""
+        """Text, JSON, the recording, and the plot, where matplotlib is there; what was written."""
         folder.mkdir(parents=True, exist_ok=True)
-        text, data = folder / f"{name}.txt", folder / f"{name}.json"
+        text, data, film = (folder / f"{name}.{kind}" for kind in ("txt", "json", "svg"))
         text.write_text(self.text())
         data.write_text(json.dumps(self.as_json(), indent=2, ensure_ascii=False) + "\n")
+        film.write_text(recording(self.score, self.title))
         plot = folder / f"{name}.png"
-        return [text, data, plot] if self._plotted(plot) else [text, data]
+        return [text, data, film, plot] if self._plotted(plot) else [text, data, film]
 
     def as_json(self) -> dict[str, Any]:
         """Everything that is in the table and the plot; a figure that nobody has is null."""

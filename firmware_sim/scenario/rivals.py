@@ -2,18 +2,20 @@
 
 | rival | knows | when sensors change |
 |---|---|---|
-| zero-filling | one node's readings | a dead sensor counts as its reference; a new one gets a \
-column of its own, which was at its reference before |
-| restarted | one node's readings since its last change | forgets everything |
-| best linear | every reading of every node so far | is solved again for the columns now alive |
+| fills with zeros | one node's readings | keeps its model; a dead sensor counts as its reference, \
+which is 0 once scaled; a new one gets a column of its own, which was at its reference before |
+| starts over | one node's readings since its last change | forgets everything |
+| keeps all readings | every reading of every node so far | is solved again for the columns now \
+alive |
 
 All are ridge regressions on one-hot classes with the same ρ, in float64, on values scaled by the
-data sheet (or, without one, by the sensor's own first readings). **Best linear** is the bar. It
-keeps what no node and no gateway can keep, all readings of the fleet, and at every instance solves
-the ridge for the columns that the node has now, twice: from the node's own readings, and from those
-of all nodes; what counts is whichever was right more often over the node's last 100 labelled
-readings. A column is a role, as in a layout: what another make measured in it before counts, and
-before there was any sensor in the role it was at its reference.
+data sheet (or, without one, by the sensor's own first readings). Filling with the reference is
+kinder than filling with a raw 0, which may be far from any value. **Keeps all readings** is the
+best linear model, and the bar. It keeps what no node and no gateway can keep, all readings of the
+fleet, and at every instance solves the ridge for the columns that the node has now, twice: from the
+node's own readings, and from those of all nodes; what counts is whichever was right more often over
+the node's last 100 labelled readings. A column is a role, as in a layout: what another make
+measured in it before counts, and before there was any sensor in the role it was at its reference.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 
 from firmware_sim.scenario.script import Script, ScriptedInstance
 
-ZERO_FILLING, RESTARTED, BEST = "zero-filling", "restarted", "best linear"
+ZERO_FILLING, RESTARTED, BEST = "fills with zeros", "starts over", "keeps all readings"
 RIVALS = (ZERO_FILLING, RESTARTED, BEST)
 RHO = 1.0
 LATELY = 100  # labelled readings of a node

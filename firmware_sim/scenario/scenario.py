@@ -173,7 +173,7 @@ def load_scenario(name: str, nodes: int | None = None) -> Scenario:
     Traceback (most recent call last):
     ...
     edge_opid.errors.ConfigError: scenario 'rolling' is neither a file nor one of \
-brown_out, hostile_broker, hundred_nodes, label_drought, misadventures, one_retire, \
+brown_out, hostile_broker, hundred_nodes, label_drought, meeting_rooms, misadventures, one_retire, \
 rolling_replacement, silent_death
     """
     path = shipped().get(name, Path(name))
@@ -194,14 +194,11 @@ rolling_replacement, silent_death
 def parse_scenario(text: str, path: Path = Path("scenario.toml")) -> Scenario:
     """The scenario in `text`, which stands in `path`."""
     document = Document.parse(text, path)
-    try:
-        found = SHAPE.check(_without_all(document.tables))
-        made = _built(found, path.stem)
+    with document.blaming():
+        made = _built(SHAPE.check(_without_all(document.tables)), path.stem)
         check_scenario(made)
         made.policy(1.0)
-    except SettingError as error:
-        raise document.blame(error.key, error) from error
-    return made
+        return made
 
 
 def _built(found: Table, name: str) -> Scenario:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from firmware_sim.scenario.rivals import BEST, RESTARTED, RIVALS
 from firmware_sim.scenario.script import Script
 
-SERVED = "served"
+SERVED = "edge-opid"
 MODELS = (SERVED, *RIVALS)
 FIRST = 100  # labelled readings after a change
 UNKNOWN = -1
@@ -81,8 +81,12 @@ class Score:
 
     def lately(self, name: str, readings: int = 50) -> float:
         """The share that was right over the last readings of all nodes; NaN before the first."""
-        recent = self.right[name][:, max(0, self.played - readings) : self.played]
-        return _mean(recent[recent != UNKNOWN])
+        return self.between(name, self.played - readings, self.played)
+
+    def between(self, name: str, begin: int, end: int) -> float:
+        """The share that was right from one reading to another; NaN where nobody knows."""
+        part = self.right[name][:, max(0, begin) : max(0, end)]
+        return _mean(part[part != UNKNOWN])
 
     def overall(self, name: str) -> float:
         """The share that was right from beginning to end."""
@@ -90,11 +94,8 @@ class Score:
 
     def over_time(self, name: str, width: int) -> list[float]:
         """The share that was right in stretches of so many readings."""
-        found = []
-        for first in range(0, self.script.scenario.readings, width):
-            part = self.right[name][:, first : first + width]
-            found.append(_mean(part[part != UNKNOWN]))
-        return found
+        starts = range(0, self.script.scenario.readings, width)
+        return [self.between(name, first, first + width) for first in starts]
 
     def after_changes(self) -> list[AfterChange]:
         """One entry for each moment at which something changed."""
@@ -130,7 +131,7 @@ class Score:
 def share_of_the_way(changes: Sequence[AfterChange]) -> float:
     """Of the mean accuracies; NaN where nothing changed, or nothing was to be gained.
 
-    >>> steps = {SERVED: 0.85, RESTARTED: 0.76, BEST: 0.86, "zero-filling": 0.8}
+    >>> steps = {SERVED: 0.85, RESTARTED: 0.76, BEST: 0.86}
     >>> round(share_of_the_way([AfterChange(10, "pm25 goes", ("n1",), steps, 100)]), 2)
     0.9
     """

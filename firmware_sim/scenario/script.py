@@ -72,11 +72,9 @@ class Announcement:
     def words(self) -> str:
         """For people, without the node."""
         if self.come is None:
-            return (
-                f"{self.gone.role if self.gone else ''} {'falls silent' if self.silent else 'goes'}"
-            )
+            return f"{self.gone.role if self.gone else ''} {'dies' if self.silent else 'goes'}"
         if self.gone is None:
-            return f"{self.come.role} comes"
+            return f"{self.come.role} joins"
         same = self.gone.role == self.come.role
         return f"{self.gone.role} → {'another make' if same else self.come.role}"
 
@@ -86,7 +84,7 @@ class Announcement:
             return []
         found: list[Message] = []
         same = self.gone and self.come and self.gone.role == self.come.role
-        if self.gone and not same:
+        if self.gone:  # it is out of the wall already: nobody has to wait for the two together
             found.append(SensorRetired(self.gone.id, now_ms, "worn out"))
         if self.come:
             replaces = self.gone.id if self.gone and same else None

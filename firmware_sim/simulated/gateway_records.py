@@ -11,23 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from gateway.registry import (
-    ChangeRecord,
-    ChangeState,
-    DoubtRecord,
-    ExampleRecord,
-    FitRecord,
-    ForgottenRecord,
-    IssuedRecord,
-    LayoutRecord,
-    NodeKey,
-    NodeRecord,
-    OrderRecord,
-    Record,
-    SensorRecord,
-    SummaryRecord,
-)
+from gateway.registry import records as kinds
+from gateway.registry.archives import ArchiveRecord
 from gateway.registry.fleet import StoredFleet, node_of
+from gateway.registry.records import NodeKey, Record
 from gateway.store import CommandRecord, FleetStore
 from gateway.store.store import SUMMARIES_KEPT
 
@@ -54,12 +41,12 @@ class MemoryRecords(FleetStore):
     def save(self, records: Iterable[Record], outcomes: Mapping[int, str] | None = None) -> None:
         """As `FleetStore`."""
         for record in records:
-            if isinstance(record, ForgottenRecord):
+            if isinstance(record, kinds.ForgottenRecord):
                 self._forget((record.site, record.node))
                 continue
             key = tuple(getattr(record, name) for name in record.KEY)
             self._rows.setdefault(type(record), {})[key] = record
-            if isinstance(record, SummaryRecord):
+            if isinstance(record, kinds.SummaryRecord):
                 self._drop_old_summaries(record)
         for number, outcome in (outcomes or {}).items():
             if not self._commands[number].outcome:
@@ -70,10 +57,11 @@ class MemoryRecords(FleetStore):
             for key in [k for k, record in table.items() if node_of(record) == node]:
                 del table[key]
 
-    def _drop_old_summaries(self, record: SummaryRecord) -> None:
-        mine = [key for key in self._table(SummaryRecord) if key[:2] == (record.site, record.node)]
+    def _drop_old_summaries(self, record: kinds.SummaryRecord) -> None:
+        summaries = self._table(kinds.SummaryRecord)
+        mine = [key for key in summaries if key[:2] == (record.site, record.node)]
         for key in sorted(mine)[:-SUMMARIES_KEPT]:
-            del self._table(SummaryRecord)[key]
+            del summaries[key]
 
     def _table(self, kind: type[Kind]) -> dict[tuple[Any, ...], Kind]:
         return self._rows.setdefault(kind, {})
@@ -86,53 +74,61 @@ class MemoryRecords(FleetStore):
 
     def fleet(self) -> StoredFleet:
         """As `FleetStore`."""
-        newest = {(each.site, each.node): each for each in self._all(LayoutRecord)}
+        newest = {(each.site, each.node): each for each in self._all(kinds.LayoutRecord)}
         owners = {each.change for each in newest.values()}
         changes = [
             each
-            for each in self._all(ChangeRecord)
-            if each.state == ChangeState.GATHERING or each.id in owners
+            for each in self._all(kinds.ChangeRecord)
+            if each.state == kinds.ChangeState.GATHERING or each.id in owners
         ]
         return StoredFleet(
-            self._all(NodeRecord),
-            self._all(SensorRecord),
+            self._all(kinds.NodeRecord),
+            self._all(kinds.SensorRecord),
             list(newest.values()),
-            self._all(OrderRecord),
+            self._all(kinds.OrderRecord),
             changes,
-            next_change=max((each.id for each in self._all(ChangeRecord)), default=0) + 1,
-            doubts=self._all(DoubtRecord),
-            issued=self._all(IssuedRecord),
+            next_change=max((each.id for each in self._all(kinds.ChangeRecord)), default=0) + 1,
+            doubts=self._all(kinds.DoubtRecord),
+            issued=self._all(kinds.IssuedRecord),
         )
 
-    def summaries(self, keys: Iterable[NodeKey]) -> list[SummaryRecord]:
+    def summaries(self, keys: Iterable[NodeKey]) -> list[kinds.SummaryRecord]:
         """As `FleetStore`."""
         wanted = set(keys)
-        return [each for each in self._all(SummaryRecord) if (each.site, each.node) in wanted]
+        return [each for each in self._all(kinds.SummaryRecord) if (each.site, each.node) in wanted]
 
-    def layouts(self, keys: Iterable[tuple[str, str, int]]) -> list[LayoutRecord]:
+    def layouts(self, keys: Iterable[tuple[str, str, int]]) -> list[kinds.LayoutRecord]:
         """As `FleetStore`."""
         wanted = set(keys)
-        return [each for each in self._all(LayoutRecord) if each.key in wanted]
+        return [each for each in self._all(kinds.LayoutRecord) if each.key in wanted]
 
-    def fits(self, change: int) -> list[FitRecord]:
+    def fits(self, change: int) -> list[kinds.FitRecord]:
         """As `FleetStore`."""
-        return [each for each in self._all(FitRecord) if each.change == change]
+        return [each for each in self._all(kinds.FitRecord) if each.change == change]
 
-    def examples(self, change: int) -> list[ExampleRecord]:
+    def examples(self, change: int) -> list[kinds.ExampleRecord]:
         """As `FleetStore`."""
-        found = [each for each in self._all(ExampleRecord) if each.change == change]
+        found = [each for each in self._all(kinds.ExampleRecord) if each.change == change]
         return sorted(found, key=lambda example: example.place)
 
     def forget_examples(self, change: int) -> None:
         """As `FleetStore`."""
-        for key in [key for key in self._table(ExampleRecord) if key[0] == change]:
-            del self._table(ExampleRecord)[key]
+        for key in [key for key in self._table(kinds.ExampleRecord) if key[0] == change]:
+            del self._table(kinds.ExampleRecord)[key]
 
     def forget_closed(self) -> None:
         """As `FleetStore`."""
-        for change in self._all(ChangeRecord):
-            if change.state == ChangeState.CLOSED:
+        for change in self._all(kinds.ChangeRecord):
+            if change.state == kinds.ChangeState.CLOSED:
                 self.forget_examples(change.id)
+
+    def tidy_history(self, now_ms: int) -> int:  # noqa: ARG002
+        """No simulation is long enough for anything to be old."""
+        return 0
+
+    def archives(self, group: str | None = None) -> list[ArchiveRecord]:  # noqa: ARG002
+        """No simulated operator has one."""
+        return []
 
     # --- commands ---------------------------------------------------------------------------------
 

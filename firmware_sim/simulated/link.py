@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Unpack
 
 from edge_opid.link.contract import (
     Connected,
     Delivery,
     Disconnected,
-    LinkCounters,
     LinkError,
     LinkEvent,
     MessageDropped,
-    Will,
 )
 from edge_opid.link.packets import Framer, PacketError, UnusablePacket, UsablePacket
-from edge_opid.link.queues import EVENTS_MAX, AckOrder, Outbox, Outgoing
-from edge_opid.wire.topics import check_filter, check_topic
+from edge_opid.link.queues import EVENTS_MAX, ConfirmationWait, Outbox, Outgoing
+from edge_opid.testing.unthreaded import SessionSettings, UnthreadedLink
+from edge_opid.wire.topics import check_filter
 from firmware_sim.simulated.clock import dice
 from firmware_sim.simulated.network import (
     Confirm,
@@ -33,12 +33,13 @@ from firmware_sim.simulated.network import (
 )
 
 RECONNECT_FIRST_MS, RECONNECT_MOST_MS = 200, 2_000
-CONFIRM_MS = 3_000  # as much as two slow packets take, and half as much again
+CONFIRM_S = 2.5  # as much as two slow packets take, and half as much again with the looks …
+LOOK_MS = 500  # … which are so far apart
 PACKET_BYTES_MAX = 4_096  # of a message that is more than a story
 STABLE_MS = 1_000  # a connection shorter than this does not reset the back-off
 
 
-class SimLink:
+class SimLink(UnthreadedLink):
     """A `Link` whose broker is as far away as the weather makes it.
 
     `on_arrival` is called when there is something to poll. Nothing here waits.
@@ -62,25 +63,19 @@ class SimLink:
         network: Network,
         client: str,
         *,
-        will: Will | None = None,
-        persistent: bool = True,
-        inflight_max: int = 256,
         outbox_messages_max: int = 4_096,
         life: int = 0,
         on_arrival: Callable[[], None] | None = None,
+        **session: Unpack[SessionSettings],
     ) -> None:
-        self.counters, self._will = LinkCounters(), will
-        self._network, self._client = network, client
-        self._persistent, self._window, self._room = persistent, inflight_max, inflight_max
+        super().__init__(Outbox(outbox_messages_max, bytes_max=2**24), **session)
+        self._network, self._client, self._room = network, client, self._inflight_max
         self._chance = dice("reconnect", client, life)
         self._on_arrival = on_arrival or (lambda: None)
-        self._outbox = Outbox(outbox_messages_max, bytes_max=2**24)
-        self._order = AckOrder()
-        self._filters: dict[str, int] = {}
         self._inbox: deque[Delivery] = deque()
         self._events: deque[LinkEvent] = deque(maxlen=EVENTS_MAX)
         self._connection: SimConnection | None = None
-        self._accepted = self._running = self._watching = False
+        self._accepted = self._watching = False
         self._dead = self._at_fault = False
         self._packet_id = self._since_ms = 0
         self._patience_ms, self._protocol = RECONNECT_FIRST_MS, "simulated"
@@ -119,33 +114,13 @@ class SimLink:
             self._filters.pop(filter_, None)
             self._send(Subscribe(filter_, -1))
 
-    def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> bool:
-        """Queue a message, and send it as soon as there is a way."""
-        message = Outgoing(check_topic(topic), payload, qos, retain)
-        if not self._running:
-            self.counters.refused["not running"] += 1
-        elif not self._outbox.offer(message):
-            self.counters.refused["queue full"] += 1
-        else:
-            self._flush()
-            return True
-        return False
-
     def poll(self, timeout_s: float = 0.0) -> Delivery | None:  # noqa: ARG002 - never waits
         """The next delivery, or None at once."""
         return self._inbox.popleft() if self._inbox else None
 
-    def acknowledge(self, delivery: Delivery) -> None:
-        """The broker may forget this delivery."""
-        if delivery.receipt is None:
-            return
-        ready = self._order.acknowledge(delivery.receipt)
-        if ready is None:
-            self.counters.acks_stale += 1
-            return
-        for packet_id in ready:
-            self.counters.acknowledged += 1
-            self._send(Confirm(packet_id))
+    def _confirm(self, packet_id: int) -> None:
+        self.counters.acknowledged += 1
+        self._send(Confirm(packet_id))
 
     def poll_event(self) -> LinkEvent | None:
         """The next thing that happened to the connection, or None."""
@@ -204,7 +179,7 @@ class SimLink:
             case Raw(data=data):
                 self._decipher(connection, data)
             case ConnectionAccepted(session_present=present, receive_max=receive_max):
-                self._room = min(self._window, receive_max)
+                self._room = min(self._inflight_max, receive_max)
                 self._begin(present)
         if self._running:
             self._on_arrival()
@@ -234,7 +209,8 @@ class SimLink:
             self._try_later()
             return
         self._framer = Framer(mqtt_5=True, packet_bytes_max=PACKET_BYTES_MAX)
-        hello = Connect(self._client, self._persistent, self._window, self._will)
+        self._confirmation = ConfirmationWait()
+        hello = Connect(self._client, self._persistent, self._inflight_max, self._will)
         self._connection.up.send(hello)
 
     def _try_later(self) -> None:
@@ -257,11 +233,7 @@ class SimLink:
         self._flush()
 
     def _arrived(self, packet_id: int, message: Outgoing) -> None:
-        self.counters.received += 1
-        receipt = self._order.add(packet_id) if message.qos > 0 else None
-        self._inbox.append(
-            Delivery(message.topic, message.payload, message.qos, message.retain, receipt)
-        )
+        self._inbox.append(self._received(packet_id, message))
 
     def _decipher(self, connection: SimConnection, data: bytes) -> None:
         """Bytes, as TCP brings them: in pieces, and by the framer of the real link."""
@@ -301,15 +273,15 @@ class SimLink:
         """Look for the unconfirmed, as long as there is anything to be confirmed."""
         if not self._watching:
             self._watching = True
-            self._network.clock.after(CONFIRM_MS, self._look)
+            self._network.clock.after(LOOK_MS, self._look)
 
     def _look(self) -> None:
         """A confirmation was lost: MQTT sends again on the next connection, and not before."""
         self._watching = False
-        since_s = self._outbox.owed_since_s
+        since_s, now_s = self._outbox.owed_since_s, self._network.clock.now_ms / 1000
         if self._connection is None or since_s is None:
             return
-        if self._network.clock.now_ms - 1000 * since_s >= CONFIRM_MS:
+        if self._confirmation.look(since_s, now_s) > CONFIRM_S:
             self._connection.cut("the broker did not confirm a publication")
         else:
             self._watch()

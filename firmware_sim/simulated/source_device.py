@@ -8,18 +8,19 @@ elsewhere.
 from __future__ import annotations
 
 import errno
-import io
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, TextIO
+from typing import Any
 
 from edge_opid.source.connect import decode_ack, decode_reading, encode_reading, settings_for
+from edge_opid.source.folder_lock import FolderLock
 from edge_opid.source.number import CHANCE, NOTHING, ReadingNumber, boot_above
-from edge_opid.source.source import Source, SourceConfig
+from edge_opid.source.settings import SourceConfig
+from edge_opid.source.source import Source
 from edge_opid.source.spool import Renumber, Spool, SpoolError
 from firmware_sim.chaos.promises import Said, SentBy
 from firmware_sim.simulated.clock import dice
@@ -131,6 +132,12 @@ class MemorySpool(Spool):
                 return found
         return None
 
+    def count_waiting(self) -> tuple[int, int]:
+        """As `Spool`."""
+        self._medium.check()
+        waiting = self._medium.unacknowledged()
+        return len(waiting), len({number.boot for number in waiting})
+
     def acknowledge(self, number: ReadingNumber) -> None:
         """As `Spool`."""
         self.mark = self._medium.mark = max(self.mark, number)
@@ -140,15 +147,22 @@ class MemorySpool(Spool):
         self.sync()
 
 
+class NoLock(FolderLock):
+    """A card is in one machine at a time."""
+
+    def __init__(self) -> None:
+        self._handles = []
+
+
 class SimSource(Source):
     """The real source on a made-up card."""
 
     medium: Medium
     chance: Random
 
-    def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[TextIO, Spool, int]:  # noqa: ARG002
+    def _opened(self, config: SourceConfig, epoch_s: int) -> tuple[FolderLock, Spool, int]:  # noqa: ARG002
         spool = MemorySpool(self.medium)
-        return io.StringIO(), spool, self._counted(spool.last.boot, epoch_s)
+        return NoLock(), spool, self._counted(spool.last.boot, epoch_s)
 
     def _boot_above(self, known: int) -> int:
         return self._counted(known, int(self._wall()))
@@ -244,7 +258,7 @@ class SourceDevice(Device):
         try:
             number = self.source.send(values, label)
         except SpoolError:  # not taken: the script tries again with the same reading
-            self.sent.refused(ReadingNumber(self.source.boot, self.source._seq + 1))
+            self.sent.refused(self.source.next_number)
             self._unsent = values, label
             return
         self.sent.taken.add(number)

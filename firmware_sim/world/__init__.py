@@ -7,6 +7,7 @@ from firmware_sim.world.base import BLOCK_S, World
 from firmware_sim.world.errors import WorldError
 from firmware_sim.world.greenhouse import Greenhouse
 from firmware_sim.world.machine import Machine
+from firmware_sim.world.room import Room
 from firmware_sim.world.street import Street
 from firmware_sim.world.truth import Truth, Truths
 
@@ -15,6 +16,7 @@ __all__ = [
     "WORLDS",
     "Greenhouse",
     "Machine",
+    "Room",
     "Street",
     "Truth",
     "Truths",
@@ -23,7 +25,9 @@ __all__ = [
     "open_world",
 ]
 
-WORLDS: dict[str, type[World]] = {world.name: world for world in (Street, Machine, Greenhouse)}
+WORLDS: dict[str, type[World]] = {
+    world.name: world for world in (Street, Machine, Greenhouse, Room)
+}
 
 
 def open_world(name: str, seed: int, node: int = 0) -> World:
@@ -35,7 +39,7 @@ def open_world(name: str, seed: int, node: int = 0) -> World:
     >>> open_world("ocean", seed=7)
     Traceback (most recent call last):
     firmware_sim.world.errors.WorldError: world must be one of ['greenhouse', 'machine', \
-'street'], got 'ocean'
+'room', 'street'], got 'ocean'
     """
     if name not in WORLDS:
         raise WorldError(f"world must be one of {sorted(WORLDS)}, got {shown(name)}")

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class World(ABC):
     >>> morning = street.at(8 * 3600.0)
     >>> street.label(morning), morning == street.at(8 * 3600.0)
     ('traffic', True)
-    >>> neighbour = street.seen_from(1).at(8 * 3600.0)
+    >>> neighbour = open_world("street", seed=7, node=1).at(8 * 3600.0)
     >>> street.label(neighbour), neighbour == morning
     ('traffic', False)
     """
@@ -72,10 +72,6 @@ class World(ABC):
     def classes(self) -> tuple[str, ...]:
         """The names of the classes."""
         return (self.calm, *self.causes)
-
-    def seen_from(self, node: int) -> Self:
-        """The same world as another node sees it."""
-        return type(self)(self.seed, node)
 
     def at(self, time_s: float) -> Truth:
         """The truth at one time."""

@@ -22,8 +22,9 @@ class Catalogued:
 
     >>> model = SensorModel(quantity="pm25", gain=1.1, noise=2.0, quantum=0.1)
     >>> pm = Catalogued("pm25-1", "pm25", "µg/m³", model, reference=15.0, scale=10.0)
-    >>> pm.config(knots=8)
-    SensorConfig(id='pm25-1', role='pm25', reference=15.0, scale=10.0, knots=8, timeout_s=60.0)
+    >>> config = pm.config(knots=8)
+    >>> config.id, config.role, config.reference, config.scale, config.knots
+    ('pm25-1', 'pm25', 15.0, 10.0, 8)
     >>> new = pm.successor()
     >>> new.id, new.deployed(at_ms=3_600_000, replaces=pm.id).replaces
     ('pm25-2', 'pm25-1')
