@@ -1,10 +1,12 @@
 """How many people are in the room: sixteen real channels, in time order, predict then learn.
 
     python -m benchmarks.room_occupancy [--data FOLDER] [--seeds 1 2 3]
+    python -m benchmarks.room_occupancy --labels    # few labels, and late ones
 
 The lifted learner (8 knots a channel, frozen by a warm-up of 200 readings) beside river's adaptive
-random forest with ten trees, on the same readings in one run: prequential accuracy and time a
-reading. Everything counts, the warm-up too; nothing is tuned on the stream.
+random forest with ten trees, on the same readings in one run: prequential accuracy and processor
+time a reading (others may be using the machine). Everything counts, the warm-up too; nothing is
+tuned on the stream.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.changes import few_labels_page
 from benchmarks.common.command import command_line
 from benchmarks.common.data import DATA
 from benchmarks.common.verdict import verdict
@@ -57,7 +60,10 @@ class LiftedLearner:
         return guess
 
     def _encoded(self, row: Row) -> np.ndarray:
-        return self.layout.encode(row, drop_gated=True)
+        x, gated = self.layout.encode_and_gate(row)
+        if gated:  # decision 3's rule, which the printed figures are of
+            x = self.layout.encode({name: v for name, v in row.items() if name not in gated})
+        return x
 
     def _warm(self, warmup: WarmUp, row: Row, label: int) -> None:
         """Start again with a better layout, and learn what is kept, whenever that is due."""
@@ -73,7 +79,7 @@ class LiftedLearner:
 
 @dataclass(frozen=True)
 class Result:
-    """How often one contender was right, and what a reading took."""
+    """How often one contender was right, and the processor time a reading took."""
 
     name: str
     hits: list[bool]
@@ -86,9 +92,9 @@ class Result:
 
 def run(name: str, step: Callable[[Row, int], Any], rows: list[Row], labels: list[int]) -> Result:
     """Feed every reading once, in order."""
-    start = time.perf_counter()
+    start = time.process_time()
     hits = [step(row, label) == label for row, label in zip(rows, labels, strict=True)]
-    return Result(name, hits, (time.perf_counter() - start) / len(rows) * 1e6)
+    return Result(name, hits, (time.process_time() - start) / len(rows) * 1e6)
 
 
 def forest(seed: int) -> Callable[[Row, int], Any]:
@@ -103,12 +109,25 @@ def forest(seed: int) -> Callable[[Row, int], Any]:
     return step
 
 
+def few_labels(folder: Path) -> None:
+    """The node and its peers at four label rates and three delays, into the page of these."""
+    with np.load(folder / "room_occupancy.npz", allow_pickle=False) as file:
+        data = {few_labels_page.ROOM: (file["X"].astype(float), file["y"].astype(np.int64))}
+    out = Path(__file__).resolve().parent / "results"
+    few_labels_page.measure(data, out / "few_labels", seeds=1, quick=False)
+    print(few_labels_page.report(out))
+
+
 def main() -> None:
     """Run both, print the table, and judge the two aims."""
     parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--labels", action="store_true", help="few labels, and late ones")
     options = parser.parse_args()
+    if options.labels:
+        few_labels(options.data)
+        return
     saved = np.load(options.data / "room_occupancy.npz", allow_pickle=False)
     names = [str(name) for name in saved["feature_names"]]
     rows = [dict(zip(names, map(float, x), strict=True)) for x in saved["X"]]
@@ -132,7 +151,7 @@ def main() -> None:
     faster = float(np.median([result.micros for result in trees])) / micros
     gap = float(np.mean(ours[0].hits)) - best
     print(verdict("accuracy, ours − best forest", gap, -0.005, at_least=True))
-    print(verdict("time of a forest / ours", faster, 20, at_least=True))
+    print(verdict("time of a forest / ours", faster, 30, at_least=True))
 
 
 if __name__ == "__main__":

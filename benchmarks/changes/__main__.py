@@ -4,6 +4,7 @@
     python -m benchmarks.changes                  # ten seeds of everything, into benchmarks/results
     python -m benchmarks.changes --group peers    # only the peers, which take most of the time
     python -m benchmarks.changes --report         # only the page and the plot, from what is there
+    python -m benchmarks.changes --labels         # the same with few labels and late ones
 
 Interrupted runs go on where they stopped: each stream has a file, and what it holds is not measured
 again, unless `--redo METHOD`. Data comes from `--data FOLDER` (by default the shared one) and from
@@ -19,21 +20,23 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 import argparse
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from benchmarks.changes import few_labels_page
 from benchmarks.changes.cells import StreamResults, place, read, run, write
 from benchmarks.changes.peers import METHODS, OURS, PEERS, applies, installed
 from benchmarks.changes.report import report
 from benchmarks.changes.streams import STREAMS, arranged, streams_data
 from benchmarks.common.cells import SEED
-from benchmarks.common.command import command_line
-from benchmarks.common.data import DATA, Floats, Ints
+from benchmarks.common.data import Floats, Ints
+from benchmarks.common.few_labels import RATES
+from benchmarks.common.long_runs import (
+    QUICK_SECONDS,
+    page_command_line,
+    parse_page_options,
+    progress_bar,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
 SEEDS, QUICK_SEEDS = 10, 2
-QUICK_SECONDS = 80.0
 GROUPS = {"all": METHODS, "ours": OURS, "peers": PEERS}
 
 Data = dict[str, tuple[Floats, Ints]]
@@ -56,8 +59,7 @@ def measure(data: Data, options: argparse.Namespace) -> None:
     end = time.monotonic() + (QUICK_SECONDS if options.quick else float("inf"))
     files = {name: opened(name, options) for name in data}
     todo = [task for task in tasks(data, options) if not files[task[2]].has(task[1], task[0])]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn()) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("runs", total=len(todo))
         for seed, method, name in todo:
             if time.monotonic() > end:
@@ -92,28 +94,34 @@ def one(
 
 def parsed() -> argparse.Namespace:
     """The command line, with what follows from it."""
-    parser = command_line(__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="three short stages, two seeds, under two minutes"
-    )
-    parser.add_argument("--report", action="store_true", help="measure nothing, write the page")
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--out", type=Path)
+    parser = page_command_line(__doc__, "three short stages, two seeds", list(METHODS))
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--streams", nargs="+", default=list(STREAMS), choices=list(STREAMS))
     parser.add_argument("--group", default="all", choices=list(GROUPS))
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS))
-    parser.add_argument("--redo", nargs="+", default=[], choices=list(METHODS))
-    options = parser.parse_args()
-    options.out = options.out or ROOT / ("out/changes" if options.quick else "benchmarks/results")
-    options.folder = options.out / "changes"
+    parser.add_argument("--labels", action="store_true", help="few labels, and late ones")
+    parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
+    options = parse_page_options(parser, "changes")
     options.seeds = options.seeds or (QUICK_SEEDS if options.quick else SEEDS)
     return options
+
+
+def main_labels(options: argparse.Namespace) -> None:
+    """The tables of few and late labels."""
+    if not options.report:
+        names = [name for name in options.streams if name in ("room", "splice")]
+        data = streams_data(names if options.quick else options.streams, options.data)
+        seeds = 1 if options.quick else options.seeds
+        folder, rates = options.out / "few_labels", [0.1] if options.quick else options.rates
+        few_labels_page.measure(data, folder, seeds=seeds, quick=options.quick, rates=rates)
+    print(few_labels_page.report(options.out))
 
 
 def main() -> None:
     """Measure, then write the page."""
     options = parsed()
+    if options.labels:
+        main_labels(options)
+        return
     if not options.report:
         measure(streams_data(options.streams, options.data), options)
     print(report(options.out))

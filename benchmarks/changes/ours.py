@@ -15,6 +15,7 @@ from benchmarks.changes.streams import MEASURED, Row, Stage, StagedStream
 from edge_opid import Layout, WarmUp, WoodburyLearner
 from edge_opid.config.node import NodeConfig, SensorConfig
 from edge_opid.node.effects import Noted, Predicted
+from edge_opid.node.inputs import apply
 from edge_opid.node.journal_records import Accepted, Ordered
 from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
@@ -75,10 +76,10 @@ class OurNode:
         return LINEAR_RHO if self.knots == 1 else LIFTED_RHO
 
     def _in_double(self) -> None:
-        state, plain = self.state, self.state.learning
-        state.learning = DoubleLearning(plain.classes, plain.lam, plain.rho, plain.forgetting)
+        state, plain = self.state, self.state.local_models.learning
+        double = DoubleLearning(plain.classes, plain.lam, plain.rho, plain.forgetting)
         sensors = list(state.local_models.sensors.values())
-        state.local_models = LocalModels(sensors, (), GATE, state.learning)
+        state.local_models = LocalModels(sensors, (), GATE, double)
 
     def _measure(self, stage: Stage) -> None:
         """Descriptions of the sensors that have none yet, from what they said before."""
@@ -111,16 +112,16 @@ class OurNode:
         self._apply_order(encode(document))
 
     def _apply_order(self, document: bytes) -> None:
-        for effect in self.state.apply(Ordered(self.now, document)):
-            if isinstance(effect, Noted) and effect.sentence:
-                raise ValueError(effect.sentence)
+        for effect in apply(self.state, Ordered(self.now, document)):
+            if isinstance(effect, Noted) and effect.complaint:
+                raise ValueError(effect.why)
 
     def guess_then_learn(self, row: Row, label: int) -> int:
         """What the node would publish for this reading; then it is told the truth."""
         self.now += STEP_MS
         seq = self.now // STEP_MS
         accepted = Accepted(self.now, "s", 1, seq, self.now, row, self.labels[label])
-        for effect in self.state.apply(accepted):
+        for effect in apply(self.state, accepted):
             if isinstance(effect, Predicted):
                 self.served[effect.predictor] = self.served.get(effect.predictor, 0) + 1
                 return effect.winner

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.changes.streams import Row, Stage, StagedStream
+from benchmarks.changes.peers_river import ScaledPeer
+from benchmarks.changes.streams import Row, StagedStream
 
 MODELS = {
     "OpenMOA FESL": "FESLClassifier",
@@ -32,16 +33,15 @@ class MoaInstance:
     y_index: int
 
 
-class MoaPeer:
-    """One of OpenMOA's learners, its scaler, and what it does at a change."""
+class MoaPeer(ScaledPeer):
+    """One of OpenMOA's learners."""
 
     def __init__(self, stream: StagedStream, model: str, seed: int, *, anew: bool) -> None:
-        self.stream, self.name, self.seed, self.anew = stream, model, seed, anew
-        self.known: set[str] = set()
-        self.scaler = importlib.import_module("river.preprocessing").StandardScaler()
-        self._start()
+        self.name = model
+        super().__init__(stream, seed, anew=anew)
 
-    def _start(self) -> None:
+    def new_model(self) -> Any:
+        """With features enough for every sensor of the stream, and the constant."""
         schemas = importlib.import_module("openmoa.stream").Schema
         width, labels = self.stream.X.shape[1] + 1, [str(k) for k in range(self.stream.classes)]
         schema = schemas.from_custom(
@@ -50,16 +50,7 @@ class MoaPeer:
             target_attribute_name="label",
         )
         kind = getattr(importlib.import_module("openmoa.classifier"), MODELS[self.name])
-        self.model = kind(schema, random_seed=self.seed)
-
-    def change(self, stage: Stage) -> None:
-        """Sensors come and go; the scaler has heard the new ones before."""
-        fresh = [name for name in stage.sensors if name not in self.known]
-        self.known |= set(fresh)
-        for row in self.stream.before(stage):
-            self.scaler.learn_one({name: row[name] for name in fresh})
-        if self.anew and stage.rows.start:
-            self._start()
+        return kind(schema, random_seed=self.seed)
 
     def guess_then_learn(self, row: Row, label: int) -> int:
         """The class it would say, before the truth is told."""

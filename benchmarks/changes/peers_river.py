@@ -47,15 +47,18 @@ MODELS: dict[str, tuple[Callable[[int], Any], bool]] = {
 """The maker of each, and whether it wants its values scaled: splits and Gaussians do not mind."""
 
 
-class RiverPeer:
-    """A river model, its scaler, and what it does at a change."""
+class ScaledPeer:
+    """A peer with river's scaler, and what it does at a change."""
 
-    def __init__(self, stream: StagedStream, model: str, seed: int, *, anew: bool) -> None:
+    def __init__(self, stream: StagedStream, seed: int, *, anew: bool) -> None:
         self.stream, self.seed, self.anew = stream, seed, anew
-        self.make, self.scaled = MODELS[model]
         self.known: set[str] = set()
         self.scaler = importlib.import_module("river.preprocessing").StandardScaler()
-        self.model = self.make(seed)
+        self.model = self.new_model()
+
+    def new_model(self) -> Any:
+        """A model that knows nothing yet."""
+        raise NotImplementedError
 
     def change(self, stage: Stage) -> None:
         """Sensors come and go; the scaler has heard the new ones before."""
@@ -64,7 +67,19 @@ class RiverPeer:
         for row in self.stream.before(stage):
             self.scaler.learn_one({name: row[name] for name in fresh})
         if self.anew and stage.rows.start:
-            self.model = self.make(self.seed)
+            self.model = self.new_model()
+
+
+class RiverPeer(ScaledPeer):
+    """A river model."""
+
+    def __init__(self, stream: StagedStream, model: str, seed: int, *, anew: bool) -> None:
+        self.make, self.scaled = MODELS[model]
+        super().__init__(stream, seed, anew=anew)
+
+    def new_model(self) -> Any:
+        """As its maker makes it."""
+        return self.make(self.seed)
 
     def guess_then_learn(self, row: Row, label: int) -> int:
         """The class it would say before the truth is told; −1, never right, if it says none."""

@@ -11,10 +11,9 @@ from benchmarks.changes.cells import StreamResults
 from benchmarks.changes.peers import RIVALS, product
 from benchmarks.changes.stats import WINDOWS, best_mode, column, seeds_of
 from benchmarks.changes.streams import STREAMS
-from benchmarks.common.plots import finish, panels
-from benchmarks.common.statistics import error
+from benchmarks.common.plots import Style, draw_method, finish, panels
 
-STYLES = {
+STYLES: dict[str, Style] = {
     "oracle": ("black", "x", ":"),
     "zero-fill": ("tab:olive", "^", "-"),
     "restart": ("tab:gray", "s", "-"),
@@ -32,19 +31,14 @@ STYLES = {
 def draw(axes: Axes, results: StreamResults) -> None:
     """One line a method over the four windows, with one standard error."""
     ours = product(results.stream)
-    for method, (colour, marker, line) in {**STYLES, ours: ("tab:red", "*", "-")}.items():
-        means, errors = [], []
+    for method, style in {**STYLES, ours: ("tab:red", "*", "-")}.items():
+        columns = []
         for window in WINDOWS:
             mode = best_mode(results, method, window) if method in RIVALS else method
-            values = column(results, mode, seeds_of(results, [mode]), window)
-            if len(values):
-                means.append(float(values.mean()))
-                errors.append(error(values))
-        if len(means) == len(WINDOWS):
-            axes.errorbar(
-                range(len(WINDOWS)), means, errors, label="the node" if method == ours else method,
-                color=colour, marker=marker, linestyle=line, markersize=5, linewidth=1, capsize=2,
-            )  # fmt: skip
+            columns.append(column(results, mode, seeds_of(results, [mode]), window))
+        if all(len(values) for values in columns):
+            name = "the node" if method == ours else method
+            draw_method(axes, name, style, range(len(WINDOWS)), columns)
 
 
 def plot(every: Sequence[StreamResults], path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from pathlib import Path
 
 
@@ -15,6 +15,14 @@ def memory_mb(pid: int) -> tuple[float, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor seconds a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor seconds, user and system, that all threads of a process have used so far.
+
+    By the kernel's own clock of the process, to the nanosecond: /proc counts in hundredths.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def written_bytes(pid: int) -> int:
+    """Bytes that a process has had written to disks so far, as pages of files."""
+    found = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(found["write_bytes"])

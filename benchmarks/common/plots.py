@@ -6,12 +6,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from benchmarks.common.statistics import error
 
 mpl.use("Agg")  # a file, no window
 
 from matplotlib import pyplot as plt
+
+Style = tuple[str, str, str]
+"""Colour, marker and line of a method."""
+
+
+def draw_method(
+    axes: Axes,
+    method: str,
+    style: Style,
+    places: Sequence[float],
+    columns: Sequence[NDArray[np.float64]],
+) -> None:
+    """A line through the means of these columns of results, with one standard error."""
+    means, errors = [values.mean() for values in columns], [error(values) for values in columns]
+    colour, marker, line = style
+    axes.errorbar(
+        places, means, errors, label=method, color=colour, marker=marker, linestyle=line,
+        markersize=5, linewidth=1, capsize=2,
+    )  # fmt: skip
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:

@@ -93,7 +93,8 @@ class RawClient:
         self._packets, self._mqtt_5 = PacketStream(self._socket), mqtt_5
         none = b"\x00" if mqtt_5 else b""  # properties
         flags, properties = (0, b"\x05\x11\x00\x00\xff\xff") if keep else (2, none)
-        begin = text(b"MQTT") + bytes([5 if mqtt_5 else 4, flags]) + b"\x00\x3c" + properties
+        no_keep_alive = b"\x00\x00"  # it never pings
+        begin = text(b"MQTT") + bytes([5 if mqtt_5 else 4, flags]) + no_keep_alive + properties
         self.send(framed(CONNECT, begin + text(client_id.encode())))
         connack = self.receive()
         assert connack[3:4] == b"\x00", connack

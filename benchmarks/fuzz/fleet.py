@@ -23,33 +23,21 @@ from benchmarks.fuzz.messages import Finding, corpus
 from benchmarks.fuzz.mutants import PacketMutator, clients_packets, missing
 from edge_opid.link.options import MqttOptions
 from edge_opid.source import connect
-from edge_opid.wire import Channel, Introduction, NodeTopics, SensorDescription, Status, encode
+from edge_opid.wire import Channel, NodeTopics, Status, encode
+from firmware_sim.live.introductions import first_introduction
 from firmware_sim.live.mosquitto import Mosquitto
 from firmware_sim.live.observer import Observer
 from firmware_sim.live.processes import WAIT_S, LiveError, wait_until
 from firmware_sim.live.services import GatewayProcess, NodeProcess
+from firmware_sim.live.toml import toml_table
 
 SITE, CLASSES = "city", ("calm", "busy", "alarm")
 KEY = SigningKey(bytes(range(32)))
 POLICY = "settle_s = 0.5\nsilence_s = 3\nsummary_wait_s = 5\nretry_s = 2\nretry_max_s = 4"
-NODE = f"""
-[node]
-site = "{SITE}"
-node = "n1"
-classes = {list(CLASSES)}
-rate_per_second = 100000.0
-rate_burst = 100000
-commit_s = 0.2
-[gateway]
-keys = ["{KEY.verify_key.encode().hex()}"]
-"""
-GROUP = f"""
-[[groups]]
-id = "air"
-site = "{SITE}"
-classes = {list(CLASSES)}
-nodes = ["n1", "ghost"]
-"""
+UNHINDERED = {"rate_per_second": 1e5, "rate_burst": 10**5, "commit_s": 0.2}
+NODE = toml_table("node", UNHINDERED, site=SITE, node="n1", classes=CLASSES)
+NODE += toml_table("gateway", keys=[KEY.verify_key.encode().hex()])
+GROUP = toml_table("[groups]", id="air", site=SITE, classes=CLASSES, nodes=["n1", "ghost"])
 BATCH = 250
 ROLES = ("pm", "no")
 PING, PONG = b"\xc0\x00", 0xD0
@@ -66,9 +54,8 @@ def topics() -> list[bytes]:
 
 def sensor(role: str) -> str:
     """One of the node's, standardised already."""
-    return (
-        f'[[sensors]]\nid = "{role}-n1"\nrole = "{role}"\nreference = 0.0\nscale = 1.0\n'
-        "timeout_s = 1.0\n"
+    return toml_table(
+        "[sensors]", id=f"{role}-n1", role=role, reference=0.0, scale=1.0, timeout_s=1.0
     )
 
 
@@ -86,24 +73,8 @@ class FuzzedFleet:
         self.source = enter(connect(SITE, "n1", "box", folder / "spool", port=port))
         options = MqttOptions(client_id="listener", port=port)
         self.ear = enter(Observer(options, [f"opid/1/{SITE}/ghost/desired"]))
-        sensors = tuple(
-            SensorDescription(id=each, role=each, reference=0.0, scale=1.0, timeout_s=60.0)
-            for each in ROLES
-        )
-        self._ghost(
-            Channel.EVENT,
-            encode(
-                Introduction(
-                    version=0,
-                    layout_version=0,
-                    sensors=sensors,
-                    vanishing=(),
-                    gate=8.0,
-                    classes=CLASSES,
-                    window_ms=0,
-                )
-            ),
-        )
+        hello = first_introduction({role: role for role in ROLES}, CLASSES)
+        self._ghost(Channel.EVENT, encode(hello))
 
     def probe(self) -> None:
         """A reading for the node, a status for the gateway; neither may be lost."""

@@ -16,9 +16,10 @@ from random import Random
 from benchmarks.common.raw_mqtt import framed, size_of_first, taken_apart
 from benchmarks.fuzz.messages import Finding
 from benchmarks.fuzz.mutants import PacketMutator, brokers_packets, missing
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.background import BackgroundLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.packets import publish_packet
+from edge_opid.reasons import LinkReason
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20.0  # for what takes a millisecond: longer is stuck
@@ -40,7 +41,7 @@ class LyingBroker:
         first = self.rng.random() < 0.8
         port = self.server.getsockname()[1]
         options = MqttOptions(client_id="fuzzed", port=port, mqtt_5_first=first, keepalive_s=600)
-        self.link = MqttLink(options, draw=lambda *_: 0.0)
+        self.link = BackgroundLink(options, draw=lambda *_: 0.0)
         self.peer: socket.socket | None = None
         self.heard = b""
         self.probes = 0
@@ -203,7 +204,7 @@ class LyingBroker:
 
     @property
     def _refused(self) -> int:
-        return self.link.counters.refused["by broker"]
+        return self.link.counters.refused[LinkReason.UNSENT_BY_BROKER]
 
     def _packets(self, peer: socket.socket, wait_s: float) -> list[bytes]:
         """What the link has said; ConnectionError if it has hung up."""

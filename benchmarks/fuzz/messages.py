@@ -71,7 +71,13 @@ SOURCES = ("porch", "roof", "attic")
 SENSORS = ("a", "b", "c", "d", "e")
 KINDS: list[type[Message]] = [*{each for some in MESSAGES_ON.values() for each in some}, Desired]
 FOREIGN = (
-    ForeignConfig("zigbee2mqtt/+", "{1}", {"temperature": "a", "AM.Humidity": "b"}, "mode"),
+    ForeignConfig(
+        "zigbee2mqtt/+",
+        "{1}",
+        {"temperature": "a", "AM.Humidity": "b"},
+        "mode",
+        availability="zigbee2mqtt/+/availability",
+    ),
     ForeignConfig("tele/pm/value", "pm", "c"),
     ForeignConfig("list/+/#", "list", {"readings[0].value": "a", "readings[1]": "{1}"}),
 )
@@ -105,8 +111,9 @@ def configs(rng: Random) -> NodeConfig:
         commit_s=rng.choice((0.5, 5.0)),
         commit_records=rng.choice((1, 10, 128)),
         warmup_readings=rng.choice((30, 60)),
-        prediction_format=rng.choice(("msgpack", "json")),
+        format=rng.choice(("msgpack", "json")),
         foreign=FOREIGN,
+        asks_per_hour=rng.choice((0.0, 0.0, 2.0, 3_600.0)),
     )
 
 
@@ -117,7 +124,9 @@ def corpus() -> list[bytes]:
     """One of every message as it should be, and some payloads of other people's devices."""
     golden = [bytes.fromhex(path.read_text()) for path in sorted(GOLDEN.glob("*.hex"))]
     foreign = {"temperature": 21.5, "AM": {"Humidity": "48.5"}, "readings": [{"value": 1}, "ON"]}
-    return [*golden, json.dumps(foreign).encode(), b"-0.25", b"ON", b"nan"]
+    spoken = [path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))]
+    words = [b'{"state": "offline"}', b"online", b"fresh", b'{"undo": true}']
+    return [*golden, *spoken, *words, json.dumps(foreign).encode(), b"-0.25", b"ON", b"nan"]
 
 
 @dataclass
@@ -203,6 +212,7 @@ class Chatter:
         self.unit = self.rng.choice((1.0, 1.0, 1.0, 1e-42, 1e-30, 1e30))
         self.topics = [str(TOPICS.to(each)) for each in Channel if not each.per_source]
         self.topics += [str(NodeTopics("farm", "n2").to(Channel.LABEL)), "zigbee2mqtt/attic"]
+        self.topics += ["zigbee2mqtt/attic/availability"]
         self.topics += ["tele/pm/value", "list/x/y", "opid/1", "opid/1/farm/n1/reading/", "", "/"]
         self.topics += [str(TOPICS.to(Channel.READING, source)) for source in SOURCES]
 
@@ -256,7 +266,29 @@ class Chatter:
         boot, seq = self.node.state.expected.get(source, (1, 2))
         which = InstanceId(source, boot, max(1, min(seq, 2**53) - self.rng.randint(1, 6)))
         label = Label(truth, which) if self.rng.random() < 0.7 else Label(truth, time_ms=1_000)
-        return str(TOPICS.to(Channel.LABEL)), encode(label)
+        if self.rng.random() < 0.5:
+            return str(TOPICS.to(Channel.LABEL)), encode(label)
+        return self._spoken(truth, which)
+
+    def _spoken(self, truth: str, which: InstanceId) -> tuple[str, bytes]:
+        """A label as people write it, or one that is taken back."""
+        if self.rng.random() < 0.2:
+            return str(TOPICS.to(Channel.LABEL_NOW)), truth.encode()
+        said: dict[str, Any] = self.rng.choice(({"label": truth}, {"label": truth}, {"undo": True}))
+        number = f"{which.source}/{which.boot}/{which.seq}"
+        ways: tuple[dict[str, Any], ...] = (
+            {"instance": which.plain()},
+            {"instance": number},
+            {"time": 1.0},
+            {"time": "2023-11-14T22:13:20+00:00"},
+            {"from": 0, "until": self.rng.choice((1, 1e9, 1.7e12))},
+            {"from": 1_700_000_000},
+            {},
+        )
+        said = {**said, **self.rng.choice(ways)}
+        if self.rng.random() < 0.2:
+            said = self.mutator.altered(said)
+        return str(TOPICS.to(Channel.LABEL)), json.dumps(said, default=repr).encode()
 
     def _desired(self) -> tuple[str, bytes]:
         document = encode(self._document())
@@ -301,6 +333,9 @@ class Chatter:
         return Weights("matrix", {"W": Matrix.of(W)})
 
     def _foreign(self) -> tuple[str, bytes]:
+        if self.rng.random() < 0.1:
+            words = (b"online", b"offline", b'{"state":"offline"}', b'{"state":"online"}')
+            return "zigbee2mqtt/attic/availability", self.rng.choice(words)
         topic = self.rng.choice(
             ("zigbee2mqtt/attic", "zigbee2mqtt/stuck", "tele/pm/value", "list/a/b")
         )
@@ -410,9 +445,6 @@ class Driven:
         self.owed.remove(int(str(token)))
 
     def _heard(self, topic: Topic, payload: bytes) -> None:
-        if topic.channel is Channel.PREDICTION and self.config.prediction_format == "json":
-            json.loads(payload)
-            return
         message = decode_on(topic.channel, payload)
         if isinstance(message, Ack) and message.seq:
             boot, following = self.reached.get(topic.source or "", (-1, 0))

@@ -26,11 +26,11 @@ from edge_opid.wire import (
     Label,
     NodeTopics,
     Reading,
-    SensorDescription,
     decode_on,
     encode,
     seal_desired,
 )
+from firmware_sim.live.introductions import standardised
 
 KEY = SigningKey(bytes(range(32)))
 CLASSES = ("fresh", "stale", "bad")
@@ -46,10 +46,7 @@ def node_of(names: list[str], wanted: int) -> Node:
         NodeConfig(site="farm", node="n1", classes=CLASSES, sensors=sensors, window_ms=WINDOW_MS),
         [KEY.verify_key],
     )
-    described = tuple(
-        SensorDescription(id=name, role=name, reference=0.0, scale=1.0, timeout_s=60.0)
-        for name in names
-    )
+    described = standardised({name: name for name in names})
     order = Desired(
         site="farm",
         node="n1",

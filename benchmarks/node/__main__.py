@@ -1,121 +1,68 @@
-"""A node beside a bare paho subscriber, on the same broker, in the same run.
+"""A node beside what a user would write instead, on the same broker, in the same run.
 
-    python -m benchmarks.node [--readings 5000] [--rounds 3] [--json out/node.json]
+    python -m benchmarks.node [--quick] [--json out/node.json]
 
-Rate: readings (all labelled) from the first byte sent to the acknowledgement of the last, which
-comes after its commit; the yardstick is a paho subscriber that counts the same messages. Machines
-differ and are shared, so judge by the ratio: the two take turns, and the medians are compared.
-Memory: the node with TLS, a client certificate and a signed document with weights, at D = 125,
+The peers (`peers.py`) are a bare paho echo and thirty lines each of paho with river, Vowpal Wabbit
+and scikit-learn, the first two with SQLite and a commit per 128 readings. All are given the same
+labelled readings at the same QoS; each predicts, learns and publishes what it predicted.
+
+Machines differ and are shared, so judge by the ratios: the contenders take turns, the figure is the
+processor time (user and system) of the whole process for each reading, and medians are compared.
+Memory: a node with TLS, a client certificate and a signed document with weights, at D = 125,
 beside an interpreter that has only loaded numpy, paho and msgpack.
 """
 
 from __future__ import annotations
 
-import json
 import platform
-import random
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from compileall import compile_dir
 from contextlib import contextmanager
 from pathlib import Path
 
-from nacl.signing import SigningKey
-
-import edge_opid
 from benchmarks.common.command import add_json_option, command_line, write_json
-from benchmarks.common.measuring import cpu_s, memory_mb
-from benchmarks.common.raw_mqtt import RawClient
+from benchmarks.common.measuring import memory_mb
 from benchmarks.common.verdict import verdict
-from benchmarks.node.parts import certificates
-from edge_opid.link.packets import publish_packet
-from edge_opid.wire import (
-    Ack,
-    Channel,
-    Desired,
-    Matrix,
-    NodeTopics,
-    Prediction,
-    Reading,
-    SensorDescription,
-    Status,
-    Weights,
-    decode,
-    encode,
-    seal_desired,
+from benchmarks.node.contenders import (
+    CLASSES,
+    KEY,
+    SITE,
+    SIZES,
+    Contender,
+    client,
+    contenders,
+    names,
+    node,
+    paced,
+    publication,
+    readings,
+    saturate,
 )
+from benchmarks.node.parts import certificates
+from edge_opid.wire import Ack, Channel, Desired, Matrix, Status, Weights, decode, seal_desired
+from firmware_sim.live.introductions import standardised
 from firmware_sim.live.mosquitto import HOST, ROOMY, Mosquitto, free_port
 from firmware_sim.live.processes import Child
-from firmware_sim.live.services import NodeProcess
 
-CLASSES = ("fresh", "stale", "bad")
-SIZES = {"few": (1, 4), "many": (25, 49)}
-"""Sensors that vanish and that survive. With the bias, many are D = 25 + 2·50 = 125."""
-TOPICS = NodeTopics("farm", "n1")
-KEY = SigningKey(bytes(range(32)))
-PACED_PER_S = 200
-COMMIT_RECORDS = 128  # the default
+PACES = {"10 a second": 10.0, "100 a second": 100.0}
+SATURATED = "saturated"
+MEMORY_READINGS = 30_000
 Figures = dict[str, float]
-
-
-def names(size: str) -> tuple[list[str], list[str]]:
-    """The sensors that vanish, and those that survive."""
-    vanishing, surviving = SIZES[size]
-    return [f"v{n}" for n in range(vanishing)], [f"s{n}" for n in range(surviving)]
-
-
-def settings(size: str) -> str:
-    """The configuration of a node."""
-    vanishing, surviving = names(size)
-    lines = [
-        f'[node]\nsite = "farm"\nnode = "n1"\nclasses = {list(CLASSES)}',
-        f"vanishing = {vanishing}\nrate_per_second = 1000000.0\nrate_burst = 1000000",
-        "commit_s = 0.5",
-        f'[gateway]\nkeys = ["{KEY.verify_key.encode().hex()}"]',
-    ]
-    for name in (*vanishing, *surviving):
-        lines.append(f'[[sensors]]\nid = "{name}"\nreference = 0.0\nscale = 1.0')
-    return "\n".join(lines) + "\n"
+AIMS = {
+    (SATURATED, "river"): (0.8, 0.6),
+    (SATURATED, "vowpal"): (0.7, 0.7),
+    (SATURATED, "echo"): (1.25, 1.5),
+    ("10 a second", "echo"): (1.5, 1.6),
+}
+"""The most that a node may take of a peer's processor time, with few sensors and with many."""
+MEMORY_AIM_MB = 6.0
 
 
 @contextmanager
-def node(folder: Path, size: str, ports: tuple[int, int], broker: str = "") -> Iterator[Child]:
-    """A node that is connected and has subscribed, on the second port; we listen on the first.
-
-    At the end it is stopped, not killed: then its status file has its last words.
-    """
-    with (
-        client(ports[0], "starter", str(TOPICS.to(Channel.STATUS))) as listener,
-        NodeProcess(folder, ports[1], settings(size), broker) as child,
-    ):
-        for _, payload in listener.messages():
-            if decode(payload, Status).online:
-                break
-        yield child
-        child.stop()
-
-
-def client(port: int, name: str, *filters: str) -> RawClient:
-    """A socket and a few lines of MQTT 3.1.1, which leave the two cores to what is measured."""
-    return RawClient(port, name, *filters, mqtt_5=False)
-
-
-def yardstick(folder: Path, *arguments: str) -> Child:
-    """Another program to measure beside the node."""
-    command = [sys.executable, str(Path(__file__).with_name("parts.py")), *arguments]
-    return Child("yardstick", command, folder / "yardstick.log", piped=True)
-
-
-@contextmanager
-def brokers(folder: Path, *, nodelay: bool) -> Iterator[tuple[int, int]]:
-    """A mosquitto's plain port and its TLS port.
-
-    Without `nodelay`, which is its default, it keeps a small message back until the subscriber's
-    kernel has confirmed the one before, and that takes up to 40 ms.
-    """
+def brokers(folder: Path) -> Iterator[tuple[int, int]]:
+    """A mosquitto's plain port and its TLS port."""
     tls = free_port()
     files = {"cafile": "ca.pem", "certfile": "broker.pem", "keyfile": "broker.key"}
     encrypted = (
@@ -123,248 +70,185 @@ def brokers(folder: Path, *, nodelay: bool) -> Iterator[tuple[int, int]]:
         *(f"{option} {folder / name}" for option, name in files.items()),
         "require_certificate true",
     )
-    options = ROOMY if nodelay else tuple(each for each in ROOMY if "nodelay" not in each)
-    with Mosquitto(folder, extra=(*options, *encrypted)) as broker:
+    with Mosquitto(folder, extra=(*ROOMY, *encrypted)) as broker:
         yield broker.port, tls
 
 
-def publication(topic: str, payload: bytes, number: int) -> bytes:
-    """A PUBLISH of QoS 1, ready to be sent."""
-    return publish_packet(topic.encode(), payload, qos=1, packet_id=number % 65_535 + 1)
+# --- processor time and latency -------------------------------------------------------------------
 
 
-def readings(size: str, count: int, boot: int) -> list[bytes]:
-    """Packets ready to be sent: labelled readings of all sensors, numbered from 1."""
-    vanishing, surviving = names(size)
-    chance, topic = random.Random(boot), str(TOPICS.to(Channel.READING, "s"))
-    packets = []
-    for seq in range(1, count + 1):
-        values = {name: chance.gauss(0.0, 1.0) for name in (*vanishing, *surviving)}
-        reading = Reading(boot, seq, seq, values, chance.choice(CLASSES))
-        packets.append(publication(topic, encode(reading), seq))
-    return packets
+def compare(
+    folder: Path, port: int, size: str, qos: int, rounds: int, count: int, seconds: float
+) -> dict[str, dict[str, Figures]]:
+    """Every contender's figures under every load: load → contender → figure."""
+    found: dict[str, dict[str, Figures]] = {}
+    with contenders(folder, size, port, qos) as all_of:
+        found[SATURATED] = saturated(port, all_of, size, rounds, count)
+        boot = rounds + 2
+        for load, per_s in PACES.items() if qos else ():
+            number = max(20, int(seconds * min(per_s, 30.0)))
+            packets = {
+                each.name: readings(each.reading_topic, size, number, boot) for each in all_of
+            }
+            found[load] = {
+                name.split(",")[0]: {
+                    "cpu_us": pace.cpu_us,
+                    "p50_ms": pace.percentile(50),
+                    "p99_ms": pace.percentile(99),
+                }
+                for name, pace in paced(port, all_of, packets, per_s).items()
+            }
+            boot += 1
+    return found
 
 
-# --- rate -----------------------------------------------------------------------------------------
+def saturated(
+    port: int, all_of: list[Contender], size: str, rounds: int, count: int
+) -> dict[str, Figures]:
+    """All of them in turns; the first round only warms up."""
+    cpu_us: dict[str, list[float]] = {each.name: [] for each in all_of}
+    for boot in range(1, rounds + 2):
+        for each in all_of:
+            packets = readings(each.reading_topic, size, count if boot > 1 else 256, boot)
+            cpu_us[each.name].append(saturate(port, each, packets))
+    return {
+        each.name.split(",")[0]: {
+            "cpu_us": statistics.median(cpu_us[each.name][1:]),
+            "resident_mb": memory_mb(each.process.pid)[0],
+        }
+        for each in all_of
+    }
 
 
-def bare_rate(folder: Path, port: int, packets: list[bytes]) -> tuple[float, float]:
-    """Messages a second of a bare subscriber, and its CPU µs for each.
-
-    They go to another topic of the same length, so that the node does not hear them too.
-    """
-    mine, topic = (str(NodeTopics("farm", n).to(Channel.READING, "s")) for n in ("n1", "n9"))
-    packets = [packet.replace(mine.encode(), topic.encode(), 1) for packet in packets]
-    sender = client(port, "sender")
-    with yardstick(folder, "bare", str(port), topic, str(len(packets))) as child:
-        assert child.line() == "ready"
-        before, began = cpu_s(child.pid), time.perf_counter()
-        sender.send_all(packets)
-        assert child.line() == "done"
-        took = time.perf_counter() - began
-        used = cpu_s(child.pid) - before
-    sender.close()
-    return len(packets) / took, used / len(packets) * 1e6
+# --- memory --------------------------------------------------------------------------------------
 
 
-def node_rate(port: int, child: Child, packets: list[bytes]) -> tuple[float, float]:
-    """Readings a second of the node, durable and acknowledged, and its CPU µs for each.
-
-    The clock stops with the last commit that was full; the rest waits for the time limit.
-    """
-    listener = client(port, "hearer", str(TOPICS.to(Channel.ACK, "s")))
-    sender = client(port, "sender")
-    before, began = cpu_s(child.pid), time.perf_counter()
-    sender.send_all(packets)
-    acknowledgements = (decode(payload, Ack).seq for _, payload in listener.messages())
-    done = next(seq for seq in acknowledgements if seq > len(packets) - COMMIT_RECORDS)
-    took, used = time.perf_counter() - began, cpu_s(child.pid) - before
-    rate = done / took, used / done * 1e6
-    while done < len(packets):
-        done = max(done, next(acknowledgements))
-    sender.close()
-    listener.close()
-    return rate
-
-
-def rates(folder: Path, port: int, size: str, count: int, rounds: int) -> Figures:
-    """Both, in turns."""
-    found: dict[str, list[float]] = {"bare": [], "bare_us": [], "node": [], "node_us": []}
-    with node(folder / f"rate-{size}", size, (port, port)) as child:
-        for boot in range(1, rounds + 1):
-            packets = readings(size, count, boot)
-            for name, pair in (
-                ("node", node_rate(port, child, packets)),
-                ("bare", bare_rate(folder, port, packets)),
-            ):
-                found[name].append(pair[0])
-                found[f"{name}_us"].append(pair[1])
-    told = json.loads((folder / f"rate-{size}" / "status.json").read_text())  # its last words
-    medians = {name: statistics.median(values) for name, values in found.items()}
-    refused = told["service"].get("publish_refused", 0)
-    medians["refused"] = refused / (count * rounds)
-    medians["ratio"] = medians["node"] / medians["bare"]
-    return medians
-
-
-# --- latency --------------------------------------------------------------------------------------
-
-
-def latency(folder: Path, port: int, size: str, count: int) -> Figures:
-    """From a reading's first byte to its prediction's last, at a steady pace; in ms."""
-    packets, sent, took = readings(size, count, boot=1), [0.0] * (count + 1), []
-    with node(folder / f"latency-{size}", size, (port, port)):
-        listener = client(port, "hearer", str(TOPICS.to(Channel.PREDICTION)))
-        sender = client(port, "sender")
-        predictions = listener.messages()
-        began = time.perf_counter()
-        for seq, packet in enumerate(packets, 1):
-            time.sleep(max(0.0, began + seq / PACED_PER_S - time.perf_counter()))
-            sent[seq] = time.perf_counter()
-            sender.send(packet)
-            _, payload = next(predictions)
-            prediction = decode(payload, Prediction)
-            took.append(1000 * (time.perf_counter() - sent[prediction.instance.seq]))
-        sender.close()
-        listener.close()
-    took.sort()
-    return {f"p{share}": took[min(len(took) - 1, len(took) * share // 100)] for share in (50, 99)}
-
-
-# --- memory and start -----------------------------------------------------------------------------
-
-
-def order(size: str) -> bytes:
+def order(size: str, to: str) -> bytes:
     """A signed document: the same sensors as a new layout, and weights for them."""
     vanishing, surviving = names(size)
-    described = tuple(
-        SensorDescription(id=n, role=n, reference=0.0, scale=1.0, timeout_s=60.0)
-        for n in (*vanishing, *surviving)
-    )
+    described = standardised({name: name for name in (*vanishing, *surviving)})
     W = [[0.0] * len(CLASSES)] * (len(described) + 1)
-    weights = Weights("matrix", {"W": Matrix.of(W)})
     document = Desired(
-        site="farm",
-        node="n1",
+        site=SITE,
+        node=to,
         version=1,
         layout_version=1,
         sensors=described,
         vanishing=tuple(vanishing),
         gate=8.0,
         classes=CLASSES,
-        weights=weights,
+        weights=Weights("matrix", {"W": Matrix.of(W)}),
     )
     return seal_desired(document, KEY)
 
 
-def in_windows(port: int, packets: list[bytes]) -> None:
+def in_windows(port: int, contender: Contender, size: str, count: int, boot: int) -> None:
     """As `Source` sends: never more than 256 on their way."""
-    listener = client(port, "hearer", str(TOPICS.to(Channel.ACK, "s")))
-    sender = client(port, "sender")
-    acknowledgements = (decode(payload, Ack).seq for _, payload in listener.messages())
-    for start in range(0, len(packets), 256):
-        window = packets[start : start + 256]
-        sender.send_all(window)
-        while next(acknowledgements) < start + len(window):
-            pass
-    sender.close()
-    listener.close()
+    ack_topic = str(contender.topics.to(Channel.ACK, "s"))
+    with client(port, "hearer", ack_topic) as hearer, client(port, "sender") as sender:
+        acknowledged = (decode(payload, Ack) for _, payload in hearer.messages())
+        packets = readings(contender.reading_topic, size, count, boot)
+        for start in range(0, count, 256):
+            window = packets[start : start + 256]
+            sender.send_all(window)
+            while (ack := next(acknowledged)).boot < boot or ack.seq < start + len(window):
+                pass
 
 
-def memory(folder: Path, ports: tuple[int, int], count: int) -> Figures:
-    """Resident MB of a node in full use, and of the interpreter alone; seconds to start."""
+def memory(folder: Path, ports: tuple[int, int]) -> Figures:
+    """Resident MB of a node in full use, and of the interpreter alone."""
     port = ports[0]
     files = {"ca": "ca.pem", "certificate": "client.pem", "key": "client.key"}
     tls = [f'tls_{name} = "{folder / file}"' for name, file in files.items()]
-    began = time.perf_counter()
-    with node(folder / "memory", "many", ports, "\n".join(tls)) as child:
-        started = time.perf_counter() - began
-        listener = client(port, "watcher", str(TOPICS.to(Channel.STATUS)))
-        sender = client(port, "orderer")
-        sender.send(publication(str(TOPICS.to(Channel.DESIRED)), order("many"), 1))
-        while decode(next(listener.messages())[1], Status).model_version != 1:
-            pass
-        in_windows(port, readings("many", count, boot=1))
-        now, most = memory_mb(child.pid)
-        sender.close()
-        listener.close()
-    with yardstick(folder, "idle") as idle:
+    found: Figures = {}
+    with node(folder / "memory", "many", ports, "\n".join(tls)) as tested:
+        status = str(tested.topics.to(Channel.STATUS))
+        with client(port, "watcher", status) as listener, client(port, "orderer") as sender:
+            desired = str(tested.topics.to(Channel.DESIRED))
+            sender.send(publication(desired, order("many", tested.topics.node), 1))
+            while decode(next(listener.messages())[1], Status).model_version != 1:
+                pass
+        for boot, share in enumerate(("node_mb", "later_mb"), 1):
+            in_windows(port, tested, "many", MEMORY_READINGS // boot, boot)
+            found[share], found["most_mb"] = memory_mb(tested.process.pid)
+    command = [sys.executable, str(Path(__file__).with_name("parts.py"))]
+    with Child("idle", command, folder / "idle.log", piped=True) as idle:
         assert idle.line() == "ready"
-        bare, _ = memory_mb(idle.pid)
-    return {"start": started, "now": now, "most": most, "idle": bare, "more": now - bare}
+        found["idle_mb"], _ = memory_mb(idle.pid)
+    return found
 
 
 # --- the report -----------------------------------------------------------------------------------
 
 
-def table(found: dict[str, Figures]) -> str:
-    """Everything measured, as Markdown."""
-    lines = ["| what | figure |", "|---|---|"]
-    for size, (vanishing, surviving) in SIZES.items():
-        rate, late = found[f"rate-{size}"], found[f"latency-{size}"]
-        sensors = f"{vanishing + surviving} sensors"
-        lines += [
-            f"| {sensors}: node, durable | {rate['node']:,.0f}/s, {rate['node_us']:.0f} µs CPU |",
-            f"| {sensors}: bare paho | {rate['bare']:,.0f}/s, {rate['bare_us']:.0f} µs CPU |",
-            f"| {sensors}: node / bare | {rate['ratio']:.2f} |",
-            f"| {sensors}: predictions dropped, outbox full | {rate['refused']:.0%} |",
-            f"| {sensors}: prediction, p50 / p99 at {PACED_PER_S}/s "
-            f"| {late['p50']:.1f} / {late['p99']:.1f} ms |",
-        ]
-    used, slow = found["memory"], found["default"]
-    return "\n".join(
-        [
-            *lines,
-            f"| prediction, p50 / p99 where mosquitto's set_tcp_nodelay is off, its default "
-            f"| {slow['p50']:.1f} / {slow['p99']:.1f} ms |",
-            f"| resident: node, D = 125, TLS, signed | {used['now']:.1f} MB |",
-            f"| resident: at the most | {used['most']:.1f} MB |",
-            f"| resident: interpreter, numpy, paho, msgpack | {used['idle']:.1f} MB |",
-            f"| start to first status | {used['start']:.2f} s |",
-        ]
-    )
+def sensors(size: str) -> str:
+    """How a report names it."""
+    return f"{sum(SIZES[size])} sensors"
 
 
-def aims(found: dict[str, Figures]) -> list[str]:
-    """Each aim with the figure it is judged by."""
+def table(load: str, figures: dict[str, Figures], size: str, qos: int) -> str:
+    """One load as Markdown, the node's share of each peer beside."""
+    own = figures["node"]["cpu_us"]
     lines = [
-        verdict(
-            f"{size} sensors: node / bare paho", found[f"rate-{size}"]["ratio"], 0.5, at_least=True
-        )
-        for size in SIZES
+        f"{load}, {sensors(size)}, QoS {qos}",
+        "",
+        "| | CPU a reading | node / it | p50 | p99 | resident |",
+        "|---|---|---|---|---|---|",
     ]
-    used = found["memory"]
-    lines.append(verdict("MB above the bare interpreter", used["more"], 5.0, at_least=False))
-    lines.append(verdict("MB at the most", used["most"], 48.0, at_least=False))
+    for name, found in figures.items():
+        late = [f"{found[key]:.1f} ms" if key in found else "" for key in ("p50_ms", "p99_ms")]
+        resident = f"{found['resident_mb']:.1f} MB" if "resident_mb" in found else ""
+        lines.append(
+            f"| {name} | {found['cpu_us']:.0f} µs | {own / found['cpu_us']:.2f} "
+            f"| {late[0]} | {late[1]} | {resident} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def aims(found: dict[str, dict[str, dict[str, Figures]]], used: Figures) -> list[str]:
+    """Each aim with the figure it is judged by."""
+    lines = []
+    for (load, peer), most in AIMS.items():
+        for size, aim in zip(SIZES, most, strict=True):
+            figures = found[f"{size}, QoS 1"][load]
+            ratio = figures["node"]["cpu_us"] / figures[peer]["cpu_us"]
+            lines.append(verdict(f"{load}, {sensors(size)}: {peer}", ratio, aim, at_least=False))
+    above = used["node_mb"] - used["idle_mb"]
+    lines.append(verdict("MB above the interpreter", above, MEMORY_AIM_MB, at_least=False))
+    growth = used["later_mb"] - used["node_mb"]
+    lines.append(verdict("MB grown in the 15,000 readings after", growth, 0.1, at_least=False))
     return lines
 
 
 def main() -> None:
     """Measure, print, and write the figures where asked."""
     parser = command_line(__doc__)
-    parser.add_argument("--readings", type=int, default=5_000, help="for each round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a look, in under three minutes")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     add_json_option(parser)
     options = parser.parse_args()
+    rounds, count, seconds = (3, 1_280, 5.0) if options.quick else (7, 3_840, 20.0)
     print(f"{platform.machine()}, Python {platform.python_version()}\n")
-    compile_dir(edge_opid.__path__[0], quiet=1)  # as `pip install` does: else every start compiles
-    found: dict[str, Figures] = {}
-    count = max(options.readings, 2 * COMMIT_RECORDS)
+    found: dict[str, dict[str, dict[str, Figures]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         certificates(folder)
-        with brokers(folder, nodelay=False) as ports:
-            found["default"] = latency(folder / "default", ports[0], "few", 200)
-        with brokers(folder, nodelay=True) as ports:
-            for size in SIZES:
-                rounds = options.rounds
-                found[f"rate-{size}"] = rates(folder, ports[0], size, count, rounds)
-                found[f"latency-{size}"] = latency(folder, ports[0], size, min(count, 1_000))
-            found["memory"] = memory(folder, ports, count)
-    print(table(found))
-    print()
-    print("\n".join(aims(found)))
-    write_json(options.json, found)
+        with brokers(folder) as ports:
+            for qos in (1, 0):
+                for size in options.sizes:
+                    where = folder / f"{size}-{qos}"
+                    got = compare(where, ports[0], size, qos, rounds, count, seconds)
+                    found[f"{size}, QoS {qos}"] = got
+                    for load, figures in got.items():
+                        print(table(load, figures, size, qos), flush=True)
+            used = memory(folder, ports)
+    print(
+        f"resident, D = 125, TLS, signed, after {MEMORY_READINGS:,} readings: "
+        f"{used['node_mb']:.1f} MB (at the most {used['most_mb']:.1f}), interpreter with numpy, "
+        f"paho and msgpack: {used['idle_mb']:.1f} MB"
+    )
+    print("\n" + "\n".join(aims(found, used)))
+    write_json(options.json, {"found": found, "memory": used})
 
 
 if __name__ == "__main__":

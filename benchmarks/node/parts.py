@@ -1,7 +1,6 @@
-"""What `benchmarks.node` measures with: certificates, and the yardsticks.
+"""What `benchmarks.node` measures with: certificates, and an interpreter to compare memory with.
 
-python -m benchmarks.node.parts bare PORT FILTER COUNT   # a paho subscriber that only counts
-python -m benchmarks.node.parts idle                     # numpy, paho and msgpack, and no more
+python parts.py   # numpy, paho and msgpack, and no more
 """
 
 from __future__ import annotations
@@ -32,31 +31,6 @@ def certificates(folder: Path) -> None:
         (folder / f"{name}.key").chmod(0o600)
 
 
-def bare(port: int, filter_: str, count: int) -> None:
-    """A paho subscriber that does nothing but count; it says when it is ready and when done."""
-    import paho.mqtt.client as paho  # noqa: PLC0415 - for the child alone
-    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion  # noqa: PLC0415
-
-    seen = 0
-
-    def on_connect(client: paho.Client, *_: object) -> None:
-        client.subscribe(filter_, 1)
-
-    def on_message(client: paho.Client, _: object, __: paho.MQTTMessage) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == count:
-            print("done", flush=True)
-            client.disconnect()
-
-    client = paho.Client(CallbackAPIVersion.VERSION2, "bare", protocol=MQTTProtocolVersion.MQTTv5)
-    client.on_connect = on_connect
-    client.on_subscribe = lambda *_: print("ready", flush=True)
-    client.on_message = on_message
-    client.connect(HOST, port)
-    client.loop_forever()
-
-
 def idle() -> None:
     """An interpreter with the three libraries loaded, until its input ends."""
     import msgpack  # type: ignore[import-untyped]  # noqa: F401, PLC0415
@@ -68,7 +42,4 @@ def idle() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "bare":
-        bare(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
-    else:
-        idle()
+    idle()

@@ -22,27 +22,29 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 import argparse
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from benchmarks.common.cells import SEED, where
-from benchmarks.common.command import command_line
-from benchmarks.common.data import DATA, Floats, Ints
+from benchmarks.common.data import Floats, Ints
+from benchmarks.common.long_runs import (
+    QUICK_SECONDS,
+    page_command_line,
+    parse_page_options,
+    progress_bar,
+)
 from benchmarks.paper.cells import Cell, CellResults, read, write
 from benchmarks.paper.data import available, compress, resplit
 from benchmarks.paper.methods import METHODS, PRECISION, SHARE_METHODS, Draw, mixed_of
 from benchmarks.paper.report import report
 from benchmarks.paper.tables import SETTINGS
 
-ROOT = Path(__file__).resolve().parents[2]
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 REPEATS, QUICK_REPEATS, PRECISION_REPEATS = 50, 2, 10
 EVERY = {**METHODS, **PRECISION}
 GROUPS = ("table", "shares")
 SIZES, QUICK_SIZES = 4, 2
 """How many n of each set."""
-QUICK_SECONDS = 80.0
 SAVE_EVERY_S = 10.0
 
 Data = dict[str, tuple[Floats, Ints]]
@@ -96,8 +98,7 @@ def measure(
 def run(cells: Sequence[Cell], data: Data, options: argparse.Namespace) -> None:
     """Measure every cell, saving as it goes; a quick run ends when its time is up."""
     end = time.monotonic() + (QUICK_SECONDS if options.quick else float("inf"))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn()) as progress:
+    with progress_bar() as progress:
         whole = progress.add_task("cells", total=len(cells))
         for cell in cells:
             if time.monotonic() > end:
@@ -111,7 +112,7 @@ def fill(
     cell: Cell, data: tuple[Floats, Ints], options: argparse.Namespace, progress: Progress
 ) -> None:
     """One cell: what its file lacks, up to the wanted number of repeats."""
-    repeats, methods = options.repeats, tuple(options.methods)
+    repeats, methods = options.repeats, tuple(options.methods or EVERY)
     if cell.share is not None:
         methods = (*SHARE_METHODS, *PRECISION)
     results, saved = read(cell, options.folder), time.monotonic()
@@ -129,23 +130,13 @@ def fill(
 
 def parsed() -> argparse.Namespace:
     """The command line, with what follows from it."""
-    parser = command_line(__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="two n a set, two repeats, under two minutes"
-    )
-    parser.add_argument("--report", action="store_true", help="measure nothing, write the page")
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser = page_command_line(__doc__, "two n a set, two repeats", list(EVERY))
     parser.add_argument("--network", action="store_true", help="ask OpenML for missing sets")
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--sets", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--methods", nargs="+", default=list(EVERY), choices=list(EVERY))
-    parser.add_argument("--redo", nargs="+", default=[], choices=list(EVERY))
     parser.add_argument("--anew", action="store_true", help="draw the E-stage's instances anew")
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=GROUPS)
-    options = parser.parse_args()
-    options.out = options.out or ROOT / ("out/paper" if options.quick else "benchmarks/results")
-    options.folder = options.out / "paper"
+    options = parse_page_options(parser, "paper")
     options.repeats = options.repeats or (QUICK_REPEATS if options.quick else REPEATS)
     return options
 

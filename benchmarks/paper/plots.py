@@ -7,13 +7,12 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from benchmarks.common.plots import finish, panels
-from benchmarks.common.statistics import error
+from benchmarks.common.plots import Style, draw_method, finish, panels
 from benchmarks.paper.cells import CellResults
 from benchmarks.paper.stats import column
 from benchmarks.paper.tables import SETTINGS, paper_cell
 
-STYLES = {
+STYLES: dict[str, Style] = {
     "SVM": ("tab:gray", "s", "-"),
     "SVM(s)": ("tab:olive", "^", "-"),
     "Z alone": ("black", "x", "--"),
@@ -26,15 +25,10 @@ STYLES = {
 
 def draw(axes: Axes, cells: Sequence[CellResults], places: Sequence[float]) -> None:
     """One line a method, with one standard error."""
-    for method, (colour, marker, line) in STYLES.items():
+    for method, style in STYLES.items():
         columns = [column(cell, method) for cell in cells]
-        if not all(len(values) for values in columns):
-            continue
-        means, errors = [v.mean() for v in columns], [error(v) for v in columns]
-        axes.errorbar(
-            places, means, errors, label=method, color=colour, marker=marker, linestyle=line,
-            markersize=5, linewidth=1, capsize=2,
-        )  # fmt: skip
+        if all(len(values) for values in columns):
+            draw_method(axes, method, style, places, columns)
 
 
 def by_set(cells: Sequence[CellResults]) -> dict[str, list[CellResults]]:

@@ -1,0 +1,195 @@
+"""The tables of few and late labels: what is measured, its files, and the page.
+
+Everyone goes through every stream at four label rates and three delays. A stream has a file, saved
+after every run; what it holds is not measured again. The streams are those of `benchmarks.changes`
+and, without a change, room occupancy with all its channels (`benchmarks.room_occupancy --labels`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks.changes.few_labels import CONTENDERS, LAYER, RULES, rules, run
+from benchmarks.changes.streams import STREAMS, StagedStream, StreamSetting, arranged
+from benchmarks.common.cells import SEED, replace_file, where
+from benchmarks.common.data import Floats, Ints
+from benchmarks.common.few_labels import DELAYS, RATES, Schedule, kappa
+from benchmarks.common.long_runs import QUICK_SECONDS
+from benchmarks.common.pages import Lines, short, table
+
+ROOM = "room-all"
+ROOM_READINGS = 4000
+NOT_HERE = ("OpenMOA FESL", "OpenMOA FTRL", "OpenMOA FOBOS")
+ABOUT = """# Few labels, late labels, and sensors that change
+
+Written by `make bench-changes LABELS=1` and `make bench-room LABELS=1` from the files in
+`few_labels/`.
+
+The streams of [many changes](changes.md), and room occupancy without changes and with all channels
+(its first 4,000 readings). A share of the readings is labelled, drawn by the seed, and a label
+comes before the next reading (delay 0), or 10 or 100 readings late. *last label* is the no-change
+classifier, *majority* the most frequent class, both with the labels known by then; *restart* and
+*zero-fill* are nodes, as on that page; peers are river's, each going on through the changes and
+starting *anew*. **Behind everyone stands the same time layer**, fed with what that method said: the
+row *+ layer* is what it gains. The node publishes *node + layer*. In shuffled streams there is no
+order that the layer could use.
+
+*first 100*: of the readings after each change. *κ* is κ-temporal, the share of the last label's
+mistakes that is avoided, for streams in the order of time. *ECE*: the expected calibration error in
+15 bins from the 200th label on. *µs*: processor time a reading, learning included, on a busy
+machine; of a row *+ layer*, the layer's own.
+"""
+
+
+def room(X: Floats, y: Ints) -> StagedStream:
+    """Room occupancy as one stage of all its channels."""
+    setting = StreamSetting("Room occupancy, all channels", 16, 1, ROOM_READINGS, 8, timed=True)
+    return StagedStream(ROOM, setting, X[:ROOM_READINGS], y[:ROOM_READINGS], int(y.max()) + 1)
+
+
+Data = dict[str, tuple[Floats, Ints]]
+Task = tuple[int, float, int, str, str]
+"""Seed, rate, delay, method, stream."""
+
+
+def tasks(data: Data, seeds: int, rates: Sequence[float], methods: Sequence[str]) -> Iterator[Task]:
+    """Seed by seed, labels at once first, and the rates that matter most first."""
+    few_first = sorted(rates, key=lambda rate: rate not in (0.1, 0.02))
+    for seed in range(SEED, SEED + seeds):
+        for delay in DELAYS:
+            for rate in few_first:
+                for method in methods:
+                    for name in data:
+                        stages = 1 if name == ROOM else STREAMS[name].stages
+                        if stages > 1 or not method.endswith((", anew", "restart", "zero-fill")):
+                            yield seed, rate, delay, method, name
+
+
+def measure(
+    data: Data,
+    folder: Path,
+    *,
+    seeds: int,
+    quick: bool,
+    rates: Sequence[float] = RATES,
+    methods: Sequence[str] = tuple(CONTENDERS),
+) -> None:
+    """Do what the files lack; a quick look ends when its time is up."""
+    end = time.monotonic() + (QUICK_SECONDS if quick else float("inf"))
+    if importlib.util.find_spec("river") is None:
+        print("river is left out: it is not installed")
+        methods = [method for method in methods if not method.startswith("river")]
+    for seed, rate, delay, method, name in tasks(data, seeds, rates, methods):
+        if time.monotonic() > end:
+            print(f"time is up before {method} on {name}")
+            break
+        path, key = folder / f"{name}.json", f"{rate:g} {delay} {seed}"
+        stored: dict[str, Any] = {"stream": name, "where": where(), "runs": {}}
+        if path.exists():
+            stored = json.loads(path.read_text(encoding="utf-8"))
+        cell = stored["runs"].setdefault(key, {})
+        if method in cell:
+            continue
+        stream = (
+            room(*data[name]) if name == ROOM else arranged(name, data[name], seed, short=quick)
+        )
+        schedule = Schedule.drawn(len(stream.y), rate, delay, seed)
+        cell |= rules(stream, schedule)
+        cell[method] = run(CONTENDERS[method](stream, seed), stream, schedule)
+        replace_file(path, json.dumps(stored, indent=1) + "\n")
+        print(name, key, method, flush=True)
+
+
+def rows(cells: Sequence[dict[str, Any]], *, timed: bool) -> Iterator[list[str]]:
+    """A line a method, alone and with the layer; figures are means over the seeds."""
+    last = mean(cell["last label"]["whole"] for cell in cells)
+    for method in (*RULES, *CONTENDERS):
+        found = [cell[method] for cell in cells if method in cell]
+        if not found:
+            continue
+        kinds = {"": found}
+        if method not in RULES:
+            kinds = {"": [f["alone"] for f in found], LAYER: [f["layer"] for f in found]}
+        for suffix, many in kinds.items():
+            whole = mean(each["whole"] for each in many)
+            firsts = [each["first"] for each in many if each["first"] is not None]
+            errors = [each["ece"] for each in many if each.get("ece") is not None]
+            yield [
+                method + suffix,
+                short(mean(firsts)) if firsts else "–",
+                short(whole),
+                f"{kappa(whole, last):+.2f}" if timed else "–",
+                short(mean(errors)) if errors else "–",
+                f"{mean(e['micros'] for e in many):.0f}" if "micros" in many[0] else "–",
+                str(len(many)),
+            ]
+
+
+def summary(every: Sequence[dict[str, Any]]) -> Lines:
+    """In how many cells the node is ahead of everyone, and of everyone with the layer."""
+    bare = wrapped = total = 0
+    for stored in every:
+        for cell in stored["runs"].values():
+            peers = [m for m in cell if m.startswith("river")]
+            if "node" not in cell or not peers:
+                continue
+            total += 1
+            mine = cell["node"]["layer"]["whole"]
+            simple = max(cell[rule]["whole"] for rule in RULES)
+            bare += mine >= max(simple, *(cell[p]["alone"]["whole"] for p in peers))
+            wrapped += mine >= max(simple, *(cell[p]["layer"]["whole"] for p in peers))
+    return [
+        f"Of {total} cells (stream, rate, delay, seed) with the node and a peer, over the whole "
+        f"stream *node + layer* is at least as right as every peer and both rules in {bare}, and "
+        f"as every peer with the same layer and both rules in {wrapped}.",
+        "",
+    ]
+
+
+def missing(every: Sequence[dict[str, Any]]) -> Lines:
+    """What was not run."""
+    wanted = {f"{rate:g} {delay}" for rate in RATES for delay in DELAYS}
+    lines = ["## Not run", f"- {', '.join(NOT_HERE)}: they need Java, and say no probabilities."]
+    there = {stored["stream"] for stored in every}
+    absent = [name for name in (*STREAMS, ROOM) if name not in there]
+    lines += [f"- Streams: {', '.join(absent)}."] if absent else []
+    for stored in every:
+        have = {" ".join(key.split()[:2]) for key, cell in stored["runs"].items() if "node" in cell}
+        left = wanted - have
+        if left:
+            which, told = (have, "all cells but") if len(have) < len(left) else (left, "")
+            cells = [cell.split() for cell in sorted(which)]
+            named = ", ".join(f"{float(rate):.1%} late by {delay}" for rate, delay in cells)
+            lines.append(f"- {stored['stream']}: {told} {named}.".replace(":  ", ": "))
+    lines.append("- In the cells that are there, whoever is not in the table.")
+    return [*lines, ""]
+
+
+def report(out: Path) -> str:
+    """Write the page; returns where it is."""
+    files = sorted((out / "few_labels").glob("*.json"))
+    every = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    page = [ABOUT, *summary(every), *missing(every)]
+    heads = ("method", "first 100", "whole", "κ", "ECE", "µs", "seeds")
+    for stored in every:
+        name = stored["stream"]
+        timed = name == ROOM or STREAMS[name].timed
+        title = "Room occupancy, all channels" if name == ROOM else STREAMS[name].title
+        page += [f"## {title}", ""]
+        cells: dict[tuple[float, int], list[dict[str, Any]]] = {}
+        for key, cell in stored["runs"].items():
+            rate, delay, _ = key.split()
+            cells.setdefault((float(rate), int(delay)), []).append(cell)
+        for (rate, delay), many in sorted(cells.items(), key=lambda c: (-c[0][0], c[0][1])):
+            told = "at once" if delay == 0 else f"{delay} readings late"
+            page += [f"### {rate:.1%} of the labels, {told}".replace(".0%", "%"), ""]
+            page += table(heads, list(rows(many, timed=timed)))
+    path = out / "few_labels.md"
+    path.write_text("\n".join(page).rstrip() + "\n", encoding="utf-8")
+    return f"{path} written"

@@ -1,0 +1,1 @@
+"""The newest Home Assistant, with a node, a gateway and mosquitto: `make ha`."""

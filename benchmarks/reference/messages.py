@@ -1,0 +1,79 @@
+"""Every topic and every message, with an example: the golden bytes of the wire's tests, as JSON."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # ships no types
+
+from benchmarks.reference.tables import code, head, table
+from edge_opid.wire import MESSAGES_ON, READABLE, Channel, Desired, Message, topics
+
+GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
+ABOUT = """\
+Everything travels below `opid/1/SITE/NODE/` with QoS 1. What people and their tools read is JSON
+(`node.format = "msgpack"` makes it msgpack); what machines exchange is msgpack, shown here as JSON,
+with arrays as `"<bytes>"`. Labels take both, and shorter forms for people: [labels](../labels.md).
+`v` is the version of the schema. Unknown keys are ignored, except in labels. Times are milliseconds
+since 1970."""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [head("Topics and messages", ABOUT), "\n## Topics\n\n", _topics(), "\n## Messages\n"]
+    examples = _examples()
+    said: dict[Channel, tuple[type[Message], ...]] = {**MESSAGES_ON, Channel.DESIRED: (Desired,)}
+    for channel, kinds in said.items():
+        for kind in kinds:
+            parts += _message(channel, kind, examples[kind.kind])
+    return "".join(parts)
+
+
+def _topics() -> str:
+    """The table in the docstring of the module that builds them."""
+    lines = inspect.cleandoc(topics.__doc__ or "").splitlines()
+    return "".join(f"{line}\n" for line in lines if line.startswith("|"))
+
+
+def _message(channel: Channel, kind: Any, example: str) -> Iterator[str]:
+    form = "JSON" if kind in READABLE else "JSON or msgpack" if channel is Channel.LABEL else ""
+    signed = ", inside an envelope signed with Ed25519" if kind is Desired else ""
+    yield f"\n### {kind.kind}\n\nOn `{channel.value}`, as {form or 'msgpack'}{signed}. "
+    yield f"{_prose(kind)}\n\n"
+    rows = [(code(each.name), "" if _has_default(each) else "needed") for each in fields(kind)]
+    yield table(("key", ""), rows)
+    yield f"\n```json\n{example}\n```\n"
+
+
+def _has_default(each: Any) -> bool:
+    return each.default is not MISSING or each.default_factory is not MISSING
+
+
+def _prose(kind: type[Message]) -> str:
+    """The docstring up to its example."""
+    return inspect.cleandoc(kind.__doc__ or "").partition("\n>>>")[0].strip()
+
+
+def _examples() -> dict[str, str]:
+    """The first golden message of each kind."""
+    found: dict[str, str] = {}
+    for path in sorted(GOLDEN.glob("*.hex")):
+        if path.stem == "desired_sealed":
+            continue
+        message = msgpack.unpackb(bytes.fromhex(path.read_text().replace("\n", "")))
+        shown = json.dumps(_shown(message), indent=2, ensure_ascii=False)
+        found.setdefault(message["kind"], shown)
+    return found
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return "<bytes>"
+    if isinstance(value, dict):
+        return {key: _shown(each) for key, each in value.items()}
+    return [_shown(each) for each in value] if isinstance(value, list) else value

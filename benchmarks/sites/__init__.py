@@ -1,0 +1,1 @@
+"""Several gateways, sites and brokers on one machine, and what is done to them."""
