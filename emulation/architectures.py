@@ -1,0 +1,42 @@
+"""The two kinds of Raspberry Pi, and the words that Debian, GNU, Python and QEMU have for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One kind of machine.
+
+    >>> ARM64.platform, ARMHF.debian
+    ('manylinux2014_aarch64', 'armhf')
+    """
+
+    debian: str
+    triplet: str  # GNU's name, and Debian's folder of libraries
+    platform: str  # the newest tag of wheels that its glibc may have, as pip writes it
+    user_emulator: str  # runs one program
+    machine: tuple[str, ...]  # the emulator of a whole machine, and what it is like
+    kernel: str  # Debian's package
+
+
+TCG = ("-accel", "tcg,thread=multi")
+ARM64 = Architecture(
+    debian="arm64",
+    triplet="aarch64-linux-gnu",
+    platform="manylinux2014_aarch64",
+    user_emulator="qemu-aarch64-static",
+    machine=("qemu-system-aarch64", *TCG, "-machine", "virt,gic-version=3", "-cpu", "cortex-a72"),
+    kernel="linux-image-arm64",
+)
+ARMHF = Architecture(
+    debian="armhf",
+    triplet="arm-linux-gnueabihf",
+    platform="manylinux2014_armv7l",
+    user_emulator="qemu-arm-static",
+    # highmem=off: devices below 4 GB, where a kernel without LPAE finds them.
+    machine=("qemu-system-arm", *TCG, "-machine", "virt,highmem=off", "-cpu", "cortex-a7"),
+    kernel="linux-image-armmp",
+)
+ARCHITECTURES = {each.debian: each for each in (ARM64, ARMHF)}

@@ -1,0 +1,94 @@
+"""A Debian that boots: its disk, kernel and initrd, made once and kept.
+
+What a Raspberry Pi of its owner's has is in `guest/furnish`, which mmdebstrap runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulation.architectures import Architecture
+from emulation.debian import CACHE, let_kernel_run, need, source_line
+
+GUEST = Path(__file__).parent / "guest"
+RELEASE = "trixie"  # Debian 13, and the Raspberry Pi OS that is made of it
+DISK_GB = 3
+SYSTEM = "systemd-sysv udev dbus sudo python3 kmod iproute2 initramfs-tools e2fsprogs"
+ARCHIVED = (
+    "mosquitto mosquitto-clients python3-venv python3-pip "
+    "python3-numpy python3-msgpack python3-paho-mqtt python3-nacl"
+)
+"""What the documented steps may install: the machine reaches no other archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What an emulator needs to boot."""
+
+    disk: Path
+    kernel: Path
+    initrd: Path
+
+
+def bootable(architecture: Architecture) -> Image:
+    """The image of one architecture; made if it is not there or was made of something else."""
+    folder = (CACHE / "images" / f"{RELEASE}-{architecture.debian}").absolute()
+    image = Image(folder / "disk.img", folder / "vmlinuz", folder / "initrd.img")
+    made_of = folder / "made-of"
+    if not (made_of.exists() and made_of.read_text() == ingredients(architecture)):
+        _make(architecture, folder, image)
+        made_of.write_text(ingredients(architecture))
+    return image
+
+
+def ingredients(architecture: Architecture) -> str:
+    """A digest of everything that decides what an image is."""
+    found = hashlib.sha256(f"{architecture} {RELEASE} {DISK_GB} {SYSTEM} {ARCHIVED}".encode())
+    for file in sorted(GUEST.iterdir()):
+        found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def _make(architecture: Architecture, folder: Path, image: Image) -> None:
+    need("mmdebstrap", "qemu-aarch64-static", architecture.machine[0], "dpkg-scanpackages")
+    let_kernel_run(architecture)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    root = folder / "root"
+    include = ",".join([*SYSTEM.split(), architecture.kernel])
+    hook = f'--customize-hook={GUEST / "furnish"} "$1"'
+    options = ["--quiet", "--variant=minbase", f"--arch={architecture.debian}", hook]
+    command = ["mmdebstrap", *options, f"--include={include}", RELEASE, str(root)]
+    environment = {**os.environ, "ARCHIVED": ARCHIVED}
+    subprocess.run([*command, source_line(RELEASE)], env=environment, check=True)
+    from_root(root, image)
+    shutil.rmtree(root)
+
+
+def from_root(root: Path, image: Image) -> None:
+    """The disk, kernel and initrd of a machine that is still a folder."""
+    for name, to in (("vmlinuz", image.kernel), ("initrd.img", image.initrd)):
+        (found,) = (root / "boot").glob(f"{name}-*")
+        shutil.copy(found, to)
+    disk_of(root, image.disk, DISK_GB * 1024, "root")
+
+
+def disk_of(folder: Path | None, disk: Path, megabytes: int, label: str) -> None:
+    """A disk with a file system of this label, which holds what the folder holds."""
+    disk.unlink(missing_ok=True)
+    with disk.open("wb") as file:
+        file.truncate(megabytes << 20)
+    filled = [] if folder is None else ["-d", str(folder)]
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-L", label, *filled, str(disk)], check=True)
+
+
+def copy_of(disk: Path, to: Path) -> Path:
+    """A disk of one's own to write to; what is empty takes no room."""
+    command = ["cp", "--sparse=always", "--reflink=auto", str(disk), str(to)]
+    subprocess.run(command, check=True)
+    return to

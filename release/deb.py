@@ -1,0 +1,128 @@
+"""`make deb`: the node alone as a Debian package, for Debian 13 and Raspberry Pi OS trixie.
+
+    python -m release.deb [--folder dist]
+
+Everything it needs is Debian's. The library comes from the wheels in the folder (`make wheels`),
+the unit is the one that `opid-node init` installs. Each package is made twice and must have the
+same digest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from emulation.debian import need
+from release.archives import Files, read_zip, sha256
+from release.wheels import PROJECT, ROOT, source_date
+
+HERE = Path(__file__).parent / "debian"
+WHEELS = {
+    "amd64": "manylinux_2_17_x86_64",
+    "arm64": "manylinux_2_17_aarch64",
+    "armhf": "manylinux_2_17_armv7l",
+}
+MODULES = "usr/lib/python3/dist-packages"
+SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
+UNIT = "edge_opid/service/opid-node.service"
+OF_A_VENV, OF_DEBIAN = "/opt/opid-node/bin/", "/usr/bin/"
+EXECUTABLE = ("usr/bin/", "DEBIAN/p")  # programs; preinst, postinst, prerm, postrm
+CONFIGURED = "ConditionPathExists=/etc/opid-node/node.toml\n"
+
+
+def contents(wheel: Files, architecture: str) -> dict[str, bytes]:
+    """Every file of the package by its path."""
+    version = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["version"]
+    found = {
+        f"{MODULES}/{name}": data
+        for name, data in wheel.items()
+        if name.startswith("edge_opid/") or name.endswith(".dist-info/METADATA")
+    }
+    found |= {
+        "usr/bin/opid-node": (HERE / "opid-node").read_bytes(),
+        "usr/lib/systemd/system/opid-node.service": unit(wheel[UNIT].decode()).encode(),
+        "usr/lib/sysusers.d/opid-node.conf": (HERE / "sysusers.conf").read_bytes(),
+        "usr/lib/tmpfiles.d/opid-node.conf": (HERE / "tmpfiles.conf").read_bytes(),
+        "usr/share/doc/opid-node/copyright": (HERE / "copyright").read_bytes(),
+        "usr/share/doc/opid-node/changelog.gz": gzip.compress(
+            (ROOT / "CHANGELOG.md").read_bytes(), mtime=0
+        ),
+        "usr/share/doc/opid-node/examples/node.toml": (
+            ROOT / "docs/node.example.toml"
+        ).read_bytes(),
+    }
+    kilobytes = sum(len(data) for data in found.values()) // 1024
+    control = (HERE / "control").read_text("utf-8")
+    about = control.format(version=version, architecture=architecture, kilobytes=kilobytes)
+    scripts = {f"DEBIAN/{name}": (HERE / name).read_bytes() for name in SCRIPTS}
+    return {"DEBIAN/control": about.encode(), **scripts, **found}
+
+
+def unit(text: str) -> str:
+    r"""The unit for Debian's Python, and a start without a configuration that is no failure.
+
+    >>> text = "# by hand: …\n\n[Unit]\nExecStart=/opt/opid-node/bin/opid-node run\n"
+    >>> print(unit(text))
+    [Unit]
+    ConditionPathExists=/etc/opid-node/node.toml
+    ExecStart=/usr/bin/opid-node run
+    <BLANKLINE>
+    """
+    begin = text.index("[Unit]\n")
+    body = text[begin:].replace("[Unit]\n", f"[Unit]\n{CONFIGURED}", 1)
+    python = f"{OF_A_VENV}python "
+    return body.replace(python, f"{OF_DEBIAN}python3 ").replace(OF_A_VENV, OF_DEBIAN)
+
+
+def pack(files: Files, to: Path, epoch_s: int) -> None:
+    """The package of these files, with one date and root as the owner of all."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "root"
+        for path, data in files.items():
+            place = root / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            place.chmod(0o755 if path.startswith(EXECUTABLE) else 0o644)
+        for each in [root, *root.rglob("*")]:
+            if each.is_dir():
+                each.chmod(0o755)
+            os.utime(each, (epoch_s, epoch_s))
+        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(to)]
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch_s)}
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> int:
+    """A package for each architecture that has a wheel in the folder, and a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=ROOT / "dist")
+    folder = parser.parse_args().folder
+    need("dpkg-scanpackages")
+    epoch_s, made = source_date(), 0
+    version = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["version"]
+    for architecture, platform in WHEELS.items():
+        for wheel in folder.glob(f"edge_opid-{version}-cp311-abi3-{platform}.whl"):
+            package = folder / f"opid-node_{version}-1_{architecture}.deb"
+            again = folder / f"{package.name}.again"
+            for each in (package, again):
+                pack(contents(read_zip(wheel), architecture), each, epoch_s)
+            if sha256(package) != sha256(again):
+                sys.stderr.write(f"release.deb: {package.name} differs when made again\n")
+                return 1
+            again.unlink()
+            size = package.stat().st_size
+            print(f"{package.name:32} {size:>8} B  {sha256(package)[:12]}  same digest twice")
+            made += 1
+    if not made:
+        sys.stderr.write(f"release.deb: no wheel of {version} in {folder}: make wheels first\n")
+    return 0 if made else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,263 @@
+"""`make wheels`: wheels for four kinds of machine and an sdist, looked into, run, and built twice.
+
+    python -m release.wheels [--folder dist] [--once] [--not-run]
+
+1. The C file is cross-compiled with `ziglang`, against glibc 2.17, the oldest that pip's tags name,
+   or musl. One wheel a machine serves every Python from 3.11 (the limited API).
+2. `optional = true` lets an install without a compiler succeed; here it would give a wheel with an
+   ARM tag and no library. So each wheel is looked into: its library, the machine that is for, the
+   glibc it needs, the tag, the bill of materials.
+3. Each is run: the golden bits of the C file (`edge_opid.learner.golden_bits`), under emulation
+   where the machine is another. There is no Python for musl in Debian, so that library is only
+   loaded, by musl's own loader.
+4. Everything is built a second time, elsewhere, and must have the same digest.
+
+The wheels, the sdist and `SHA256SUMS` are left in the folder, and a table is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulation.architectures import ARM64, Architecture
+from emulation.debian import extracted
+from emulation.programs import run_python
+from release.archives import (
+    read_tar,
+    read_zip,
+    sha256,
+    with_record,
+    write_tar_gz,
+    write_zip,
+)
+from release.sbom import bill_of_materials
+from release.targets import ENTRY, LIBRARY, SBOM, TARGETS, Target, WheelError, look_into
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = ROOT / "pyproject.toml"
+PACKAGES = ("edge_opid", "gateway", "firmware_sim")
+BESIDE = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE")
+GOLDEN = ["-P", "-m", "edge_opid.learner.golden_bits"]
+RELEASE = "bookworm"  # its Python is 3.11, the oldest that the wheels are for
+GOLDEN_PACKAGES = ("python3", "libpython3-dev", "python3-numpy")
+SMALL = f"-Wl,-s,--gc-sections,-u,{ENTRY}"
+"""Without what ziglang brings along and nobody calls (250 kB on 32 bits); but keep the way in."""
+MUSL_LOADER = "lib/ld-musl-aarch64.so.1"
+
+
+def source_date() -> int:
+    """When the source was last changed: `SOURCE_DATE_EPOCH`, or the last commit."""
+    said = os.environ.get("SOURCE_DATE_EPOCH")
+    if said is None:
+        command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return int(said)
+
+
+def build(target: Target, source: Path, into: Path, epoch_s: int) -> Path:
+    """The wheel for one kind of machine, from a copy of the sources."""
+    with tempfile.TemporaryDirectory() as name:
+        copy, plain = Path(name) / "source", Path(name) / "plain"
+        shutil.copytree(source, copy)
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+        command += ["--no-build-isolation", "--disable-pip-version-check"]
+        command += [f"--config-settings=--build-option=--plat-name={target.platform}"]
+        run([*command, "--wheel-dir", str(plain), str(copy)], compiling_for(target, epoch_s))
+        (wheel,) = plain.iterdir()
+        files = read_zip(wheel)
+        (metadata,) = (each for each in files if each.endswith(".dist-info/METADATA"))
+        bill = bill_of_materials(files, PROJECT, target.platform, epoch_s)
+        files[f"{Path(metadata).parent}/sboms/{SBOM}"] = bill
+        made = into / wheel.name
+        write_zip(made, with_record(files), epoch_s)
+    return made
+
+
+def build_sdist(source: Path, into: Path, epoch_s: int) -> Path:
+    """The sources, as setuptools packs them, and then with dates and owners that stay the same."""
+    with tempfile.TemporaryDirectory() as name:
+        copy, plain = Path(name) / "source", Path(name) / "plain"
+        shutil.copytree(source, copy)
+        plain.mkdir()
+        code = f"from setuptools.build_meta import build_sdist; build_sdist({str(plain)!r})"
+        run([sys.executable, "-c", code], dict(os.environ), cwd=copy)
+        (archive,) = plain.iterdir()
+        made = into / archive.name
+        write_tar_gz(made, read_tar(archive), epoch_s)
+    return made
+
+
+def run(command: list[str], environment: dict[str, str], cwd: Path | None = None) -> None:
+    """Run a step of the build; what it said is shown if it fails."""
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise WheelError(f"{' '.join(command)} failed:\n{done.stdout}")
+
+
+def copy_source(to: Path) -> None:
+    """What a wheel is built from, and nothing that lies about."""
+    to.mkdir(parents=True)
+    for name in BESIDE:
+        shutil.copy(ROOT / name, to)
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / package, to / package, ignore=ignored)
+
+
+def compiling_for(target: Target, epoch_s: int) -> dict[str, str]:
+    """What setuptools has to be told to compile for another machine."""
+    include = f" -I{python_headers(target)}" if target.headers else ""
+    zig = f"{sys.executable} -m ziglang cc -target {target.compiler} {SMALL}{include}"
+    return {
+        **os.environ,
+        "CC": zig,
+        "LDSHARED": f"{zig} -shared",
+        "SOURCE_DATE_EPOCH": str(epoch_s),
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def python_headers(target: Target) -> Path:
+    """Python's headers for that machine, in a folder of their own, as C's are the compiler's."""
+    assert target.emulated is not None
+    root = golden_root(target.emulated)
+    (version,) = (each.name for each in (root / "usr/include").glob("python3.*"))
+    include = root / "only-python"
+    if not include.exists():
+        shutil.copytree(root / "usr/include" / version, include)
+        beside = Path(target.emulated.triplet) / version
+        shutil.copytree(root / "usr/include" / beside, include / beside)
+    return include
+
+
+def golden_root(architecture: Architecture) -> Path:
+    """Debian's oldest Python that we serve, and NumPy."""
+    more = ("musl",) if architecture is ARM64 else ()
+    return extracted(architecture, RELEASE, [*GOLDEN_PACKAGES, *more])
+
+
+def try_out(wheel: Path, target: Target) -> str:
+    """The golden bits of this wheel's library, or how far it could be tried; for the table."""
+    with tempfile.TemporaryDirectory() as name:
+        shutil.unpack_archive(wheel, name, "zip")
+        if target.is_musl:
+            return load_with_musl(Path(name))
+        if target.emulated is None:
+            environment = {**os.environ, "PYTHONPATH": name}
+            run([sys.executable, *GOLDEN], environment, cwd=Path(name))
+            return f"bits ok, Python {sys.version_info.major}.{sys.version_info.minor}"
+        root = golden_root(target.emulated)
+        done = run_python(target.emulated, root, GOLDEN, path=[Path(name)], check=False)
+        if done.returncode:
+            raise WheelError(f"{wheel.name} under {target.emulated.user_emulator}:\n{done.stdout}")
+        return "bits ok, emulated, Python 3.11"
+
+
+def load_with_musl(unpacked: Path) -> str:
+    """Let musl's loader resolve what the library needs: all but what Python itself will offer."""
+    root = golden_root(ARM64)
+    command = [ARM64.user_emulator, "-L", str(root), str(root / MUSL_LOADER), "--list"]
+    done = subprocess.run(
+        [*command, str(unpacked / LIBRARY)], capture_output=True, text=True, check=False
+    )
+    said = (done.stdout + done.stderr).splitlines()
+    missing = [line for line in said if "not found" in line or "Error loading" in line]
+    missing = [line for line in missing if not re.search(r": _?Py\w+: symbol not found", line)]
+    if missing or not any("libc" in line for line in said):
+        raise WheelError("musl does not load the library:\n" + "\n".join(said))
+    return "loads, emulated; no Python to run"
+
+
+def main() -> int:
+    """Build, look, run, build again, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=ROOT / "dist")
+    parser.add_argument("--once", action="store_true", help="do not build a second time")
+    parser.add_argument("--not-run", action="store_true", help="do not run the golden bits")
+    given = parser.parse_args()
+    epoch_s = source_date()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    for old in [*given.folder.glob("edge_opid-*"), *given.folder.glob("SHA256SUMS")]:
+        old.unlink()
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            source = Path(name) / "source"
+            copy_source(source)  # once: somebody may be editing
+            options = {"again": not given.once, "tried": not given.not_run}
+            rows = [*made(source, given.folder, epoch_s, **options)]
+    except WheelError as error:
+        sys.stderr.write(f"release.wheels: {error}\n")
+        return 1
+    print_table(rows)
+    write_digests(given.folder)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table."""
+
+    path: Path
+    tried: str
+    twice: str
+
+
+def made(source: Path, folder: Path, epoch_s: int, *, again: bool, tried: bool) -> Iterator[Row]:
+    """Everything that is handed out, each looked into, run and built again."""
+    for target in TARGETS:
+        wheel = build(target, source, folder, epoch_s)
+        look_into(wheel.name, read_zip(wheel), target)
+        ran = try_out(wheel, target) if tried else "not run"
+        yield Row(wheel, ran, same(wheel, target, source, epoch_s) if again else "built once")
+    sdist = build_sdist(source, folder, epoch_s)
+    yield Row(sdist, "", same(sdist, None, source, epoch_s) if again else "built once")
+
+
+def same(first: Path, target: Target | None, source: Path, epoch_s: int) -> str:
+    """Build it a second time, from and to another folder; the digests must be equal."""
+    with tempfile.TemporaryDirectory() as name:
+        into = Path(name)
+        if target is None:
+            second = build_sdist(source, into, epoch_s)
+        else:
+            second = build(target, source, into, epoch_s)
+        if sha256(second) != sha256(first):
+            read = read_tar if target is None else read_zip
+            one, two = read(first), read(second)
+            names = sorted(each for each in one | two if one.get(each) != two.get(each))
+            raise WheelError(f"{first.name} differs when it is built again, in {names or 'order'}")
+    return "same digest twice"
+
+
+def print_table(rows: Iterable[Row]) -> None:
+    """A line for each file."""
+    for row in rows:
+        size = row.path.stat().st_size
+        print(f"{row.path.name:62} {size:>8} B  {sha256(row.path)[:12]}  {row.twice}  {row.tried}")
+
+
+def write_digests(folder: Path) -> None:
+    """`SHA256SUMS`, for `sha256sum --check`."""
+    files = sorted(each for each in folder.glob("edge_opid-*"))
+    (folder / "SHA256SUMS").write_text("".join(f"{sha256(each)}  {each.name}\n" for each in files))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
