@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 
 # Small matrices: a second BLAS thread only waits for the first, and slows the suite threefold.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,6 +17,9 @@ import pytest
 from support.postgres import Postgres
 
 from edge_opid import GramLearner, WoodburyLearner, native
+
+# What a shell runs in the background is deaf to Ctrl-C, and so are its children and theirs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NUMBERS = count()

@@ -11,12 +11,14 @@ import pytest
 pytest.importorskip("sklearn", reason="the gateway extra is not installed")
 pytest.importorskip("rich", reason="the gateway extra is not installed")
 
+from benchmarks.changes import few_labels
 from benchmarks.changes.cells import StreamResults, read, run, write
 from benchmarks.changes.peers import METHODS, applies, product
 from benchmarks.changes.report import aims, place_of, precisions, signed
 from benchmarks.changes.stats import ALL, Duel, accuracy, best_mode, duels, precision, seeds_of
 from benchmarks.changes.streams import MEASURED, STREAMS, arranged, streams_data
 from benchmarks.common.cells import SEED
+from benchmarks.common.few_labels import Schedule
 from benchmarks.common.statistics import compared
 
 NOWHERE = Path("nowhere")
@@ -195,3 +197,49 @@ def test_methods_run_only_on_the_streams_they_apply_to():
     assert product("dna") == "node, linear"
     assert not applies("OpenMOA FESL, anew", "dna", 3)
     assert applies("OpenMOA FESL", "splice", 2)
+
+
+class LateSpy:
+    """Says every class alike, and writes down when it was told which label."""
+
+    predictor = few_labels.PredictorName.OWN
+
+    def __init__(self, classes):
+        self.classes, self.asked, self.told = classes, -1, []
+
+    def change(self, stage):
+        del stage
+
+    def probabilities(self, place, row):
+        del row
+        self.asked = place
+        return [1 / self.classes] * self.classes
+
+    def learn(self, place, row, label):
+        self.told.append((self.asked, place, row, label))
+
+
+@pytest.mark.parametrize("delay", [0, 10, 100])
+def test_a_label_is_told_after_its_delay_with_the_reading_as_it_was(digits, delay):
+    """A label a reading too early would be one from the future."""
+    stream = arranged("digits", digits, 5, short=True)
+    schedule = Schedule.drawn(len(stream.y), 0.1, delay, 5)
+    spy = LateSpy(stream.classes)
+    found = few_labels.run(spy, stream, schedule)
+    sensors = {place: stage.sensors for stage in stream.stages() for place in stage.rows}
+    expected = [
+        (place + delay, place, stream.row(place, sensors[place]), int(stream.y[place]))
+        for place in np.flatnonzero(schedule.labelled).tolist()
+        if place + delay < len(stream.y)
+    ]
+    assert spy.told == expected
+    assert found["alone"]["whole"] == (stream.y == 0).mean()
+
+
+def test_with_all_labels_at_once_the_node_of_the_two_benchmarks_is_the_same(digits):
+    """Labels by themselves, and labels in the reading: the model must not differ by much."""
+    stream = arranged("digits", digits, 5, short=True)
+    schedule = Schedule.drawn(len(stream.y), 1.0, 0, 5)
+    found = few_labels.run(few_labels.CONTENDERS["node"](stream, 5), stream, schedule)
+    whole = sum(run(METHODS["node, lifted"](stream, 5), stream)[ALL]) / len(stream.y)
+    assert found["alone"]["whole"] == pytest.approx(whole, abs=0.01)  # the layer, few ties

@@ -76,7 +76,7 @@ def test_it_is_the_learner_and_the_layout_to_the_bit():
     rows, layout = stream(1, 300), Layout(SENSORS)
     learner = WoodburyLearner(0, layout.width, classes=2)
     for x, y in rows:
-        learner.learn_one(layout.encode(x, clip_gated=True), 0 if y == rows[0][1] else 1)
+        learner.learn_one(layout.encode(x), 0 if y == rows[0][1] else 1)
     assert_same(long_memory(taught(rows, sensors=SENSORS)), learner.state())
 
 
@@ -88,7 +88,7 @@ def test_scales_are_those_of_a_warm_up_to_the_bit():
         warmup.add(x, classes.setdefault(y, len(classes)))
     layout, learner = warmup.layout(), WoodburyLearner(0, 3, classes=2)
     for x, y in [*warmup.rows(), *((x, classes[y]) for x, y in rows[100:])]:
-        learner.learn_one(layout.encode(x, clip_gated=True), y)
+        learner.learn_one(layout.encode(x), y)
     classifier = taught(rows, warmup=100)
     assert classifier.layout == layout
     assert_same(long_memory(classifier), learner.state())
@@ -101,7 +101,7 @@ def test_a_class_that_comes_late_is_as_if_it_had_been_expected():
     layout = Layout(SENSORS)
     learner = WoodburyLearner(0, layout.width, classes=3)
     for x, y in rows:
-        learner.learn_one(layout.encode(x, clip_gated=True), order.index(y))
+        learner.learn_one(layout.encode(x), order.index(y))
     classifier = taught(rows, sensors=SENSORS)
     assert classifier.classes == order
     assert_same(long_memory(classifier), learner.state())
@@ -350,7 +350,7 @@ def test_merged_they_know_what_one_knows_that_has_seen_it_all():
 def test_a_merge_that_does_not_fit_changes_nothing():
     classifier, other = taught(stream(27, 50)), taught(stream(28, 50), rho=2.0)
     bent = taught(stream(28, 50), knots=8)
-    pascal = taught([({"co2": 1e30, "temp": x["temp"]}, y) for x, y in stream(28, 50)])
+    pascal = taught([({"co2": 1e30 * x["co2"], "temp": x["temp"]}, y) for x, y in stream(28, 50)])
     before = bits(classifier)
     with pytest.raises(MismatchError, match=r"too far apart to be added up: Sensor\(name='co2'"):
         classifier.merge(pascal)
@@ -429,6 +429,27 @@ def test_probabilities_are_honest():
     groups = [(said > low) & (said <= low + 0.1) for low in np.arange(0.5, 1, 0.1)]
     error = sum(abs(said[g].mean() - hits[g].mean()) * g.mean() for g in groups if g.any())
     assert error < 0.03
+
+
+def test_probabilities_are_honest_where_it_is_surest_and_wrong():
+    """Far from the border a third of the labels is flipped: there, sharper scores say more."""
+    rng = np.random.default_rng(44)
+    classifier, told, sharp = Classifier(), [], []
+    for place in range(3000):
+        x = float(rng.uniform(-1, 1))
+        flipped = abs(x) > 0.5 and rng.random() < 1 / 3
+        y = (x > 0) != flipped
+        if place > 500:
+            found = classifier.predict_proba_one({"x": x})
+            plain = classifier._sharpness.probabilities(classifier._scores({"x": x}))
+            told.append((found[y] == max(found.values())) - max(found.values()))
+            sharp.append((plain[list(found).index(y)] == plain.max()) - plain.max())
+            far = abs(x) > 0.8
+            told[-1], sharp[-1] = (told[-1], sharp[-1]) if far else (None, None)
+        classifier.learn_one({"x": x}, y)
+    corrected, alone = (np.mean([e for e in each if e is not None]) for each in (told, sharp))
+    assert abs(corrected) < 0.05  # of 500: chance alone makes .02
+    assert abs(corrected) < abs(alone) / 2
 
 
 def test_a_node_does_not_load_it():

@@ -7,21 +7,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.links import visitor
 from support.mosquitto import HOST, Mosquitto
+from support.state_folder import live
 
-from edge_opid.link import MqttOptions
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.cli import main
+from edge_opid.link.background import BackgroundLink
+from edge_opid.store.real_disk import RealDisk
 from edge_opid.wire import Ack, Channel, NodeTopics, Reading, Status, decode, encode
+from firmware_sim.live.processes import WAIT_S, wait_until
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "node.example.toml"
 TOPICS = NodeTopics("farm", "n1")
-WAIT_S = 15.0
 
 
 def opid_node(*arguments, **environment):
@@ -124,32 +127,15 @@ def running(path: Path):
         process.wait()
 
 
-def eventually(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+eventually = partial(wait_until, what="the node has done its part")
 
 
-@contextmanager
-def connection(broker: Mosquitto, *filters: str):
-    options = MqttOptions(client_id="tester", host=HOST, port=broker.port, persistent=False)
-    link = MqttLink(options)
-    link.subscribe(filters)
-    link.start()
-    link.wait_connected(WAIT_S)
-    try:
-        yield link
-    finally:
-        link.stop()
-
-
-def acknowledged(link: MqttLink, seq: int) -> bool:
+def acknowledged(link: BackgroundLink, seq: int) -> bool:
     delivery = link.poll(0.1)
     return delivery is not None and decode(delivery.payload, Ack) == Ack(1, seq)
 
 
-def send(link: MqttLink, first: int, last: int) -> None:
+def send(link: BackgroundLink, first: int, last: int) -> None:
     topic = str(TOPICS.to(Channel.READING, "attic"))
     for seq in range(first, last + 1):
         label = ("fresh", "stale")[seq % 2]
@@ -158,7 +144,7 @@ def send(link: MqttLink, first: int, last: int) -> None:
 
 
 def last_status(broker: Mosquitto) -> Status:
-    with connection(broker, str(TOPICS.to(Channel.STATUS))) as link:
+    with visitor(broker.port, str(TOPICS.to(Channel.STATUS))) as link:
         delivery = link.poll(WAIT_S)
     assert delivery is not None
     return decode(delivery.payload, Status)
@@ -175,7 +161,10 @@ def broker(tmp_path):
 def test_sigterm_commits_what_was_received_and_says_goodbye(tmp_path, broker):
     """A life on the real broker: run, learn, SIGTERM, export; run again with all it had learned."""
     path = write_config(tmp_path, broker.port)
-    with running(path) as process, connection(broker, str(TOPICS.to(Channel.ACK, "attic"))) as link:
+    with (
+        running(path) as process,
+        visitor(broker.port, str(TOPICS.to(Channel.ACK, "attic"))) as link,
+    ):
         eventually((tmp_path / "status.json").exists)
         send(link, 1, 40)
         eventually(lambda: acknowledged(link, 40))
@@ -191,7 +180,7 @@ def test_sigterm_commits_what_was_received_and_says_goodbye(tmp_path, broker):
     assert "level=info event=stopped unsent=0 not_committed=0" in (tmp_path / "log").read_text()
 
     told = opid_node("status", path)
-    assert (told.returncode, told.stdout.split(",")[0]) == (1, "not running")
+    assert (told.returncode, told.stdout.startswith("stopped ")) == (1, True)
     done = opid_node("export", tmp_path / "out.npz", path)
     assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "out.npz") as saved:
@@ -200,7 +189,10 @@ def test_sigterm_commits_what_was_received_and_says_goodbye(tmp_path, broker):
         assert saved["W"].shape == (2, 2)
         assert json.loads(str(saved["layout"]))["sensors"][0][0] == "temp"
 
-    with running(path) as process, connection(broker, str(TOPICS.to(Channel.ACK, "attic"))) as link:
+    with (
+        running(path) as process,
+        visitor(broker.port, str(TOPICS.to(Channel.ACK, "attic"))) as link,
+    ):
         send(link, 40, 41)
         eventually(lambda: acknowledged(link, 41))
         process.send_signal(signal.SIGINT)
@@ -212,7 +204,9 @@ def test_a_node_without_a_broker_starts_all_the_same(tmp_path):
     with running(path) as process:
         eventually((tmp_path / "status.json").exists)
         told = opid_node("status", path)
-        assert (told.returncode, "connected False" in told.stdout) == (0, True)
+        assert told.returncode == 1
+        assert told.stdout.startswith("not connected to broker 127.0.0.1:1 for ")
+        assert "online True" not in told.stdout
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0
 
@@ -229,7 +223,29 @@ def test_a_folder_that_cannot_be_written_is_one_line_of_log_and_exit_code_1(tmp_
 def test_status_without_a_node_is_one_sentence(tmp_path):
     done = opid_node("status", write_config(tmp_path))
     assert done.returncode == 1
-    assert done.stderr.startswith("opid-node: no node has told how it is: ")
+    file = tmp_path / "status.json"
+    told = f"opid-node: no node has told how it is: there is no {file}; start the node\n"
+    assert done.stderr == told
+
+
+@pytest.mark.parametrize(
+    ("archive", "sentence"),
+    [
+        ("gone.tar.gz", "no such file or directory"),
+        (".", "is a directory"),
+        ("text.tar.gz", "is no backup of a node: file could not be opened successfully"),
+    ],
+)
+def test_a_restore_from_what_is_no_backup_is_one_sentence(tmp_path, archive, sentence):
+    path, given = write_config(tmp_path), tmp_path / archive
+    (tmp_path / "text.tar.gz").write_text("hello")
+    done = opid_node("restore", given, path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"opid-node: {given}")
+    assert done.stderr.endswith(f"{sentence}\n")
+    assert "Errno" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "state").exists()
 
 
 def test_export_writes_through_no_planted_link(tmp_path):
@@ -238,9 +254,43 @@ def test_export_writes_through_no_planted_link(tmp_path):
     victim.write_text("precious")
     out.symlink_to(victim)
     (tmp_path / "out.npz.new").symlink_to(victim)
-    done = opid_node("export", out, write_config(tmp_path))
+    path = write_config(tmp_path)
+    live(path, [({"temp": 20.0}, "fresh")])
+    done = opid_node("export", out, path)
     assert done.returncode == 0, done.stderr
     assert victim.read_text() == "precious"
     assert not out.is_symlink()
     with np.load(out) as saved:
         assert list(saved["columns"]) == ["temp", "bias"]
+
+
+def test_a_reader_that_has_seen_enough_and_ctrl_c_are_no_errors(tmp_path, capsys):
+    """`opid-node check | head -1` complained of a broken pipe, and Ctrl-C printed a trace."""
+    path, python = write_config(tmp_path), sys.executable
+    command = f"{python} -m edge_opid check {path} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode in (0, 1), done.stderr) == (True, "")
+    with Mosquitto(tmp_path / "broker") as broker:
+        listening = subprocess.Popen(
+            [python, "-m", "edge_opid", "discover", "--port", str(broker.port), "--seconds", "60"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        wait_until(lambda: "New client connected" in broker.log(), "it listens")
+        listening.send_signal(signal.SIGINT)
+        _, said = listening.communicate(timeout=WAIT_S)
+    assert (listening.returncode, said) == (130, "")
+    with pytest.raises(SystemExit):
+        main(["run", "--speed", "fast"])
+    assert "must be a number from 0.001 to 100000, got 'fast'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write what is another user's")
+def test_what_root_writes_into_a_state_belongs_to_whom_the_folder_belongs(tmp_path):
+    """`sudo opid-node classes …` begins a new journal file, which the service has to write."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    os.chown(folder, 12_345, 12_346)
+    with RealDisk(folder) as disk:
+        disk.create("journal-1", 4096)
+    found = (folder / "journal-1").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (12_345, 12_346, 0o600)

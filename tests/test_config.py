@@ -32,6 +32,8 @@ knots = 8
 filter = "zigbee2mqtt/attic"
 source = "attic"
 fields = { temperature = "temp" }
+[[truth]]
+filter = "zigbee2mqtt/hall"
 """
 KEY = "ab" * 32
 
@@ -51,9 +53,22 @@ MISTAKES = [
     ("gate = 8.0", "recent = 0", "line 5: node.recent must be a whole number from 1 to 4096"),
     ("gate = 8.0", "recent = 1.5", "line 5: node.recent must be a whole number, got 1.5"),
     ("gate = 8.0", "commit_s = 0", "line 5: node.commit_s must be above 0 and at most 3600"),
-    ("gate = 8.0", 'prediction_format = "xml"', "must be msgpack or json, got 'xml'"),
+    ("gate = 8.0", 'format = "xml"', "must be json or msgpack, got 'xml'"),
     ("gate = 8.0", 'vanishing = ["tmp"]', "line 5: node.vanishing names no sensor 'tmp'"),
     ("gate = 8.0", 'vanishing = ["co2", "co2"]', "must differ from the others, got 'co2' twice"),
+    ("gate = 8.0", 'instances = "all"', "must be readings or labels or beat, got 'all'"),
+    ("gate = 8.0", "every_s = 0", "line 5: node.every_s must be from 0.1 to 86400, got 0.0"),
+    ('id = "co2"', 'id = "co2"\nhold_s = -1', "line 15: sensors[1].hold_s must be from 0 to"),
+    ('"zigbee2mqtt/hall"', '"opid/1/#"', "line 21: truth[0].filter must not reach opid/1/"),
+    ('mqtt/hall"', 'mqtt/hall"\nfield = "a..b"', "line 22: truth[0].field cannot be: field path"),
+    ('mqtt/hall"', 'mqtt/hall"\nvalid_s = -1', "line 22: truth[0].valid_s must be from 0 to"),
+    (
+        'mqtt/hall"',
+        'mqtt/hall"\nvalues = { on = "busy" }',
+        "line 22: truth[0].values says that 'on' means 'busy'; classes are ['fresh', 'stale']",
+    ),
+    ('mqtt/hall"', 'mqtt/hall"\nvalues = "on"', "truth[0].values must be a table of texts"),
+    ('source = "attic"', 'source = "held"', "line 18: foreign[0].source must not be 'held'"),
     ('["fresh", "stale"]', '["fresh"]', "line 4: node.classes must be 2 to 16 names, got 1"),
     ('["fresh", "stale"]', '["fresh", "fresh"]', "line 4: node.classes must differ"),
     ('["fresh", "stale"]', '["fresh", ""]', "line 4: node.classes cannot be: a class must be one"),
@@ -199,15 +214,27 @@ def test_the_example_explains_every_key_and_shows_the_true_defaults():
 # --- NodeConfig by itself -------------------------------------------------------------------------
 
 
-def test_no_more_columns_are_taken_than_the_wire_promises():
-    """159 columns and the bias fit; one more does not."""
-    many = [SensorConfig(f"s{i}", knots=32) for i in range(4)]
-    fits = (*many, SensorConfig("t", knots=31))
-    assert NodeConfig(site="s", node="n", classes=("a", "b"), sensors=fits).columns == 160
-    with pytest.raises(SettingError, match="at most 160 columns, the bias included, got 161"):
-        NodeConfig(
-            site="s", node="n", classes=("a", "b"), sensors=(*many, SensorConfig("t", knots=32))
-        )
+@pytest.mark.parametrize(
+    ("memory_mb", "most", "advice"),
+    [(64, 236, "a node.memory_mb of 65"), (100, 320, "use fewer knots")],
+)
+def test_no_more_columns_are_taken_than_the_memory_holds_or_the_wire_carries(
+    memory_mb, most, advice
+):
+    """As many as fit, and one more: at `check`, and not when the first sensor dies."""
+    many, left = divmod(most - 1, 32)
+    lifted = [SensorConfig(f"s{i}", knots=32) for i in range(many)]
+
+    def made(knots: int) -> NodeConfig:
+        sensors = (*lifted, SensorConfig("t", knots=knots))
+        named = {"site": "s", "node": "n", "classes": ("a", "b")}
+        return NodeConfig(**named, sensors=sensors, memory_mb=memory_mb)
+
+    assert made(left).columns == most
+    words = f"at most {most} columns, the bias included, in {memory_mb} MB, got {most + 1}"
+    with pytest.raises(SettingError, match=words) as caught:
+        made(left + 1)
+    assert str(caught.value).endswith(advice)
 
 
 def test_a_node_needs_a_sensor():
@@ -220,3 +247,14 @@ def test_a_configuration_cannot_be_changed_behind_its_back():
     foreign = ForeignConfig("z/attic", "attic", fields)
     fields["humidity"] = "hum"
     assert dict(foreign.fields) == {"temperature": "temp"}
+
+
+@pytest.mark.parametrize("wide", ["zigbee2mqtt/hall", "zigbee2mqtt/+"])
+def test_a_foreign_mapping_that_never_has_its_turn_is_refused(wide):
+    """Two mappings of one topic: the second was taken, shown by `check`, and never used."""
+    mapping = '[[foreign]]\nfilter = "{}"\nsource = "s{}"\nfields = {{ temperature = "temp" }}\n'
+    hall, other = mapping.format("zigbee2mqtt/hall", 1), mapping.format(wide, 2)
+    with pytest.raises(ConfigError, match=r"foreign\[2\]\.filter is 'zigbee2mqtt/hall': foreign"):
+        parse_config(GOOD + other + hall, {})
+    if other != hall.replace("s1", "s2"):
+        assert len(parse_config(GOOD + hall + other, {}).node.foreign) == 3  # narrower first

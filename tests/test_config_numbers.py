@@ -37,7 +37,10 @@ def numbers_of(shape: Shape) -> list[tuple[str, str, str]]:
 def with_key(text: str, section: str, name: str, value: str) -> str:
     """The file with this key set, and without what it said before."""
     lines = [line for line in text.splitlines() if not line.startswith(f"{name} =")]
-    header = next(each for each in (f"[{section}]", f"[[{section}]]") if each in lines)
+    headers = (f"[{section}]", f"[[{section}]]")
+    if not any(each in lines for each in headers):
+        lines.append(headers[0])
+    header = next(each for each in headers if each in lines)
     lines.insert(lines.index(header) + 1, f"{name} = {value}")
     if name in ("reference", "scale"):  # one needs the other beside it
         other = {"reference": "scale", "scale": "reference"}[name]

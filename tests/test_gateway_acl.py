@@ -6,6 +6,7 @@ PUBLISH: what counts here is what is delivered.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -16,17 +17,19 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
-from support.mosquitto import HOST, Mosquitto
+from support.mosquitto import HOST, Mosquitto, find_mosquitto, free_port
 
 from edge_opid.config.service import load_config as load_node
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.background import BackgroundLink
 from edge_opid.link.options import read_credentials
 from edge_opid.wire import NodeTopics
 from edge_opid.wire.topics import gateway_filters
+from firmware_sim.live.mosquitto import connects
+from firmware_sim.live.processes import WAIT_S, Server
 from gateway.config import load_config
-from gateway.setup.initialise import SetupPlan, add_nodes, initialise
+from gateway.setup.initialise import FolderError, SetupPlan, add_nodes, initialise
+from gateway.setup.other_broker import with_listener
 
-WAIT_S = 10.0
 PLAN = SetupPlan(
     site="street",
     group="air",
@@ -38,17 +41,19 @@ BOTH = [paho.MQTTv311, paho.MQTTv5]
 
 # What each name may do with the topics of node north: r hears, w says.
 RIGHTS = """\
-topic              north  north.sensors  north.attic  south  south.sensors  south.attic  gateway  operator
-reading/attic      r      w              w            -      -              -            r        r
-reading/cellar     r      w              -            -      -              -            r        r
-label              r      w              w            -      -              -            r        rw
-ack/attic          w      r              r            -      -              -            -        r
-ack/cellar         w      r              -            -      -              -            -        r
-prediction         w      -              -            -      -              -            -        r
-status             w      -              -            -      -              -            r        r
-event              w      -              -            -      -              -            r        rw
-summary            w      -              -            -      -              -            r        r
-desired            r      -              -            -      -              -            w        r
+topic              north  north.sensors  north.attic  south  south.sensors  south.attic  gateway  operator web
+reading/attic      r      w              w            -      -              -            r        r        r
+reading/cellar     r      w              -            -      -              -            r        r        r
+label              r      w              w            -      -              -            rw       rw       -
+label/now          r      -              -            -      -              -            -        rw       -
+ack/attic          w      r              r            -      -              -            -        r        -
+ack/cellar         w      r              -            -      -              -            -        r        -
+prediction         w      -              -            -      -              -            -        r        r
+asked              w      -              -            -      -              -            -        r        r
+status             w      -              -            -      -              -            r        r        -
+event              w      -              -            -      -              -            r        rw       -
+summary            w      -              -            -      -              -            r        r        -
+desired            r      -              -            -      -              -            w        r        -
 """  # noqa: E501 - a table
 NOBODYS = [
     "opid/1/street/north",
@@ -68,7 +73,7 @@ def rights() -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for topic, *cells in rows:
         for name, cell in zip(header[1:], cells, strict=True):
-            services = name in ("gateway", "operator")
+            services = name in ("gateway", "operator", "web")
             other = name.replace("north", "?").replace("south", "north").replace("?", "south")
             found[name if services else f"street.{name}", f"opid/1/street/north/{topic}"] = cell
             found[name if services else f"street.{other}", f"opid/1/street/south/{topic}"] = cell
@@ -297,8 +302,8 @@ def test_two_processes_with_one_name_push_each_other_out_so_each_has_its_own(fle
 
 
 @contextmanager
-def link(options: Any, port: int) -> Iterator[MqttLink]:
-    one = MqttLink(replace(options, port=port))
+def link(options: Any, port: int) -> Iterator[BackgroundLink]:
+    one = BackgroundLink(replace(options, port=port))
     one.start()
     try:
         one.wait_connected(WAIT_S)
@@ -307,7 +312,7 @@ def link(options: Any, port: int) -> Iterator[MqttLink]:
         one.abort()
 
 
-def heard_by(one: MqttLink) -> tuple[str, bytes]:
+def heard_by(one: BackgroundLink) -> tuple[str, bytes]:
     delivery = one.poll(WAIT_S)
     assert delivery is not None
     one.acknowledge(delivery)
@@ -376,3 +381,128 @@ def test_added_nodes_are_let_in_after_a_reload_and_the_others_notice_nothing(tmp
         with guest(broker.port, "extra", "secret") as extra:
             assert not extra.answer.is_failure
         assert passwords(folder).items() >= known.items()
+
+
+# --- beside somebody else's broker ----------------------------------------------------------------
+
+THEIRS = """\
+# their broker, one listener for all
+{where}
+allow_anonymous false
+include_dir {folder}/conf.d
+"""
+
+
+def their_broker(folder: Path, port: int, where: str) -> Path:
+    """A mosquitto.conf as of a home: zigbee2mqtt and Home Assistant with rules of their own."""
+    (folder / "conf.d").mkdir(parents=True)
+    words = ["mosquitto_passwd", "-b"]
+    for flag, user in (("-c", "zigbee2mqtt"), ("", "homeassistant")):
+        command = [*words, *flag.split(), str(folder / "passwd"), user, f"{user}-secret"]
+        subprocess.run(command, check=True, capture_output=True, timeout=WAIT_S)
+    (folder / "acl").write_text(
+        "user zigbee2mqtt\ntopic readwrite zigbee2mqtt/#\ntopic write homeassistant/#\n\n"
+        "user homeassistant\ntopic readwrite zigbee2mqtt/#\ntopic read homeassistant/#\n"
+    )
+    (folder / "conf.d/home.conf").write_text(
+        f"password_file {folder}/passwd\nacl_file {folder}/acl\n"
+    )
+    path = folder / "mosquitto.conf"
+    path.write_text(THEIRS.format(where=where.format(port=port), folder=folder))
+    return path
+
+
+@contextmanager
+def started(conf: Path, folder: Path, *ports: int) -> Iterator[None]:
+    """The broker with exactly this configuration; as root it stays root, to read these folders."""
+    file = folder / "run.conf"
+    file.write_text(("user root\n" if os.geteuid() == 0 else "") + conf.read_text())
+    server = Server("broker", [find_mosquitto(), "-c", file], folder / "mosquitto.log")
+    server.answers = lambda: all(connects(port) for port in ports)  # type: ignore[method-assign]
+    with server:
+        yield
+
+
+def their_life(port: int) -> set[str]:
+    """What their accounts can do: two clients of one name at once, and their topics, no others."""
+    with (
+        guest(port, "homeassistant", "homeassistant-secret", "ha") as home,
+        guest(port, "zigbee2mqtt", "zigbee2mqtt-secret", "z2m") as bridge,
+        guest(port, "zigbee2mqtt", "zigbee2mqtt-secret", "z2m-map") as second,
+        guest(port, None) as stranger,
+    ):
+        for topic in ("zigbee2mqtt/#", "homeassistant/#", "opid/#"):
+            home.subscribe(topic)
+        bridge.say("zigbee2mqtt/Living Room", "21.5")
+        second.say("homeassistant/sensor/x/config", "{}")
+        bridge.say("opid/1/street/north/desired", "forged")
+        home.subscribe("the/end")
+        assert not bridge.gone.is_set()
+        assert not second.gone.is_set()
+        assert stranger.answer.is_failure
+        return {topic for topic, _ in home.heard}
+
+
+@pytest.mark.parametrize(
+    "where", ["listener {port} 127.0.0.1", "port {port}\nbind_address 127.0.0.1"]
+)
+def test_a_broker_that_others_use_serves_them_as_before_and_us_beside_them(tmp_path, where):
+    """One set of rules for all listeners put their accounts out, or forced a client id on them."""
+    theirs, ours = free_port(), free_port()
+    conf = their_broker(tmp_path / "home", theirs, where)
+    before = conf.read_text()
+    with started(conf, tmp_path, theirs):
+        life = their_life(theirs)
+    assert life == {"zigbee2mqtt/Living Room", "homeassistant/sensor/x/config"}
+    plan = replace(PLAN, broker_port=ours, foreign=("zigbee2mqtt/#",))
+    written = initialise(tmp_path / "fleet", plan, conf)
+    merged = tmp_path / "fleet/mosquitto/mosquitto.conf"
+    assert merged in written
+    known = passwords(tmp_path / "fleet")
+    with started(merged, tmp_path, theirs, ours):
+        assert their_life(theirs) == life
+        with (
+            guest(ours, "street.north", known["street.north"]) as node,
+            guest(ours, "gateway", known["gateway"]) as gateway,
+            guest(theirs, "zigbee2mqtt", "zigbee2mqtt-secret", "z2m") as bridge,
+            guest(ours, "zigbee2mqtt", "zigbee2mqtt-secret", "z2m-2") as lost,
+            guest(theirs, "street.north", known["street.north"], "n") as astray,
+        ):
+            assert lost.answer.is_failure
+            assert astray.answer.is_failure
+            node.subscribe("zigbee2mqtt/#")
+            node.subscribe("homeassistant/#")
+            node.subscribe("opid/1/street/north/desired")
+            bridge.say("zigbee2mqtt/Living Room", "22")
+            node.say("zigbee2mqtt/Living Room/set", "forged")
+            gateway.say("opid/1/street/north/desired", "order")
+            node.subscribe("the/end")
+            assert node.heard == [
+                ("zigbee2mqtt/Living Room", "22"),
+                ("opid/1/street/north/desired", "order"),
+            ]
+    assert conf.read_text() == before
+
+
+def test_their_port_is_not_taken_and_nothing_is_written(tmp_path):
+    conf = their_broker(tmp_path / "home", 1883, "listener {port}")
+    with pytest.raises(FolderError, match=r"port 1883 is taken .* --broker-port 1884"):
+        initialise(tmp_path / "fleet", PLAN, conf)
+    assert not (tmp_path / "fleet").exists()
+
+
+def test_a_broker_without_a_word_about_strangers_stays_as_open_as_it_was():
+    """Without a listener mosquitto 2 serves this machine, nameless; with ours beside it, still."""
+    text = with_listener("persistence false\n", "listener 1884\n", 1884)
+    assert text.splitlines() == [
+        "per_listener_settings true",
+        "listener 1883 localhost",
+        "allow_anonymous true",
+        "persistence false",
+        "listener 1884",
+    ]
+
+
+def test_rules_that_are_per_listener_already_are_left_as_they_are():
+    theirs = "per_listener_settings true\nlistener 1883\nallow_anonymous true\n"
+    assert with_listener(theirs, "listener 1884\n", 1884) == theirs + "listener 1884\n"

@@ -18,12 +18,11 @@ from edge_opid.service.systemd import Systemd
 from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import (
     Channel,
-    Introduction,
     NodeTopics,
-    SensorDescription,
     SensorRetired,
     encode,
 )
+from firmware_sim.live.introductions import first_introduction
 from gateway.clock import GatewayClock
 from gateway.loop import GatewayLoop
 from gateway.store import DatabaseError, FleetStore
@@ -33,19 +32,7 @@ NODES = ("n1", "n2")
 
 
 def introduce(ear, name) -> None:
-    sensors = tuple(
-        SensorDescription(id=f"{r}-{name}", role=r, reference=0.0, scale=1.0, timeout_s=60.0)
-        for r in ("pm", "no")
-    )
-    message = Introduction(
-        version=0,
-        layout_version=0,
-        sensors=sensors,
-        vanishing=(),
-        gate=8.0,
-        classes=CLASSES,
-        window_ms=0,
-    )
+    message = first_introduction({f"{role}-{name}": role for role in ("pm", "no")}, CLASSES)
     topic = NodeTopics(SITE, name).to(Channel.EVENT)
     assert ear.link.publish(str(topic), encode(message))
 

@@ -9,6 +9,7 @@ import pytest
 from support.fleet_rig import CLASSES, POLICY, SITE, FleetRig
 from support.rig import KEY
 
+from edge_opid.node.predicting import predicted
 from edge_opid.wire import (
     Channel,
     NodeTopics,
@@ -27,11 +28,7 @@ from gateway.registry import ChangeState, SensorState
 def fleet():
     """Four nodes that have learned for a while."""
     rig = FleetRig()
-    rig.pass_s(2)
-    for _ in range(60):
-        for name in rig.names:
-            rig.read(name)
-    rig.pass_s(31)
+    rig.learn_for_a_while(60)
     return rig
 
 
@@ -73,7 +70,7 @@ def served_accuracy(fleet, readings=100):
         node = fleet.nodes[name].node
         held = {s.id: s.role for s in node.state.local_models.sensors.values()}
         values, truth = fleet.world.instance(held)
-        made, _ = node.state.predicted(values, None, 0, node.state.local_models.encode(values))
+        made, *_ = predicted(node.state, values, None, 0, node.state.local_models.encode(values))
         right += CLASSES[made.winner] == truth
     return right / readings
 
@@ -251,6 +248,17 @@ def test_a_replacement_takes_over_the_column_with_its_own_scale(fleet):
     assert (change.retired, change.arrived) == ((), ())
 
 
+def test_a_sensor_nobody_gave_a_timeout_is_left_to_its_own_rhythm(fleet):
+    """The gateway used to say 60 s; a replacement keeps what was said of the one before."""
+    free = SensorDeployed("voc-n1", role="voc", at_ms=fleet.now_ms, reference=0.0, scale=1.0)
+    fleet.event("n1", free)
+    deploy(fleet, "n1", "pm", "pm-new", reference=3.0, scale=2.0, replaces="pm-n1")
+    fleet.pass_s(3)
+    sensors = fleet.nodes["n1"].node.state.local_models.sensors
+    assert sensors["voc-n1"].timeout_s is None
+    assert sensors["pm-new"].timeout_s == 10.0
+
+
 def test_a_sensor_without_scale_is_measured_before_it_is_used(fleet):
     fleet.event("n1", SensorDeployed("voc-n1", role="voc", at_ms=fleet.now_ms))
     fleet.pass_s(3)
@@ -268,11 +276,7 @@ def test_a_sensor_without_scale_is_measured_before_it_is_used(fleet):
 def test_what_the_others_know_serves_a_node_that_gets_their_sensor():
     """`n4` has no pm sensor; when it gets one, the group has known pm for long."""
     fleet = FleetRig(lacking={"n4": ("pm",)})
-    fleet.pass_s(2)
-    for _ in range(200):
-        for name in fleet.names:
-            fleet.read(name)
-    fleet.pass_s(31)
+    fleet.learn_for_a_while(200)
     deploy(fleet, "n4", "pm")
     fleet.pass_s(10)
     (first, *_) = fleet.fits

@@ -17,15 +17,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.fleet_rig import CLASSES, SITE, FleetRig
+from support.fleet_rig import CLASSES, SITE, FleetRig, save_to_file
 from support.mosquitto import Mosquitto, free_port
 from support.node_process import NodeProcess, wait_until
 
-from edge_opid.wire import SensorDeployed, SensorRetired, SensorSilent, Status, decode, encode
+from edge_opid.wire import (
+    Label,
+    SensorDeployed,
+    SensorRetired,
+    SensorSilent,
+    Status,
+    decode,
+    encode,
+)
 from gateway.__main__ import main
 from gateway.cli.context import open_context
 from gateway.cli.wait import AwaitedWave, wave_after
-from gateway.registry import diagram
+from gateway.registry import SensorState, diagram
 from gateway.registry.events import apply_event
 from gateway.registry.measuring import knots_like_its_neighbours
 from gateway.store import FleetStore
@@ -41,9 +49,7 @@ ROLES = ("pm", "no", "co", "db")
 def lived_fleet() -> FleetRig:
     """Two nodes lose a sensor and gain another; one has a single sensor; one never came."""
     rig = FleetRig(names=("n1", "n2", "n3"), sensors=ROLES, lacking={"n3": ROLES[1:]})
-    for _ in range(80):
-        for name in rig.names:
-            rig.read(name)
+    rig.read_all(80)
     rig.pass_s(12)
     for name in ("n1", "n2"):
         rig.event(name, SensorRetired(f"co-{name}", rig.now_ms, "[b]flooded[/b]"))
@@ -68,15 +74,6 @@ def lived_fleet() -> FleetRig:
     rig.event("n1", SensorSilent("db-n1", rig.now_ms, rig.now_ms - 20_000))
     rig.sleep("n2")
     return rig
-
-
-def save_to_file(source: FleetStore, path: Path) -> None:
-    stored, changes = source.fleet(), source.changes(100)
-    with FleetStore.open(f"sqlite:///{path}") as target:
-        target.save([*stored.nodes, *stored.sensors, *stored.orders, *changes, *stored.layouts])
-        for change in changes:
-            parts = source.members(change.id), source.fits(change.id), source.examples(change.id)
-            target.save([record for records in parts for record in records])
 
 
 @pytest.fixture(scope="module")
@@ -227,24 +224,24 @@ def test_a_mistake_is_one_sentence_and_exit_code_2_and_changes_nothing(mistake, 
 
 
 def test_a_sensor_too_many_is_refused_before_it_can_stop_the_gateway(opid, folder):
-    """A layout has at most 160 columns, the bias included: no summary of more could be sent."""
+    """A layout has at most 236 columns, the bias included: more do not fit a node of 64 MB."""
     knots = ["--knots", *map(str, range(32))]
-    for place in range(4):
+    for place in range(7):
         words = [*DEPLOY, "n1", f"x{place}", "--role", f"x{place}", "--scale", 1, "--reference", 0]
         assert opid(*words, *knots)[0] == 0
     before = dump(folder)
-    code, _, err = opid(*DEPLOY, "n1", "x4", "--role", "x4", *knots)
+    code, _, err = opid(*DEPLOY, "n1", "x7", "--role", "x7", *knots)
     assert code == 2
-    assert "street/n1 would have 165 columns with 'x4', and a layout has at most 160" in err
+    assert "street/n1 would have 261 columns with 'x7', and a node has room for 236" in err
     assert dump(folder) == before
 
 
 def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
     with open_context(folder / "gateway.toml") as context:
         fleet = context.fleet()
-    key, knots = (SITE, "n2"), tuple(map(float, range(31)))
+    key, knots = (SITE, "n2"), tuple(map(float, range(21)))
     apply_event(fleet, key, SensorRetired("so-n2", 10**12, "too many"), 10**12)
-    for place in range(5):  # beside db, no, pm, hum-2 and the bias: 160 columns
+    for place in range(11):  # beside db, no, pm, hum-2 and the bias: 236 columns
         event = SensorDeployed(
             f"x{place}",
             role=f"x{place}",
@@ -259,7 +256,7 @@ def test_a_measured_sensor_gets_no_more_hats_than_there_is_room_for(folder):
     apply_event(fleet, key, SensorRetired("x4", 2 * 10**12, "too many"), 2 * 10**12)
     for sensor in ("db-n2", "no-n2", "pm-n2"):
         apply_event(fleet, key, SensorRetired(sensor, 2 * 10**12, "linear"), 2 * 10**12)
-    assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 31
+    assert knots_like_its_neighbours(fleet, fleet.sensors[key]["hum-2"]) == 21
 
 
 @pytest.mark.parametrize(
@@ -372,12 +369,52 @@ def test_what_a_deployment_will_do_is_told_beforehand(opid):
     _, out, _ = opid(*DEPLOY, f"{SITE}/n1", "o3-1", "--role", "o3", *known, *hats)
     assert "street/n1: column o3 (3 hats) comes, with sensor o3-1\n" in out
     _, out, _ = opid(*DEPLOY, "n2", "pm-9", "--role", "pm", "--replaces", "pm-n2", *known)
-    assert "street/n2: column pm passes from sensor pm-n2 to pm-9\n" in out
+    assert out.splitlines() == [
+        "street/n2: pm-9 takes over from pm-n2 after 50 more readings together, or as soon as "
+        "pm-n2 is silent or retired",
+        "street/n2: its layout will be db, no, pm, so",
+    ]
+    _, out, _ = opid(*DEPLOY, "n1", "db-9", "--role", "db", "--replaces", "db-n1", *known)
+    assert "street/n1: column db passes from sensor db-n1 to db-9\n" in out  # which is silent
     _, out, _ = opid(*DEPLOY, "n3", "no-9", "--role", "no")
     assert out.splitlines() == [
         "street/n3: no-9 is measured first, for 50 readings",
         "street/n3: its layout will be pm",
     ]
+
+
+def test_whoever_retires_a_sensor_during_its_overlap_is_told_what_that_costs(opid, folder):
+    """It is done all the same: the sensor may be in the bin already."""
+    with FleetStore.open(f"sqlite:///{folder / 'gateway.sqlite'}") as store:
+        (pm,) = [s for s in store.fleet().sensors if s.id == "pm-n1"]
+        state = SensorState.MEASURING
+        heir = replace(pm, id="pm-9", state=state, replaces="pm-n1", together=20, reason="deployed")
+        store.save([heir])
+    waits = "pm-9 takes over from pm-n1 after 30 more readings together"
+    for verb in (("sensor", "list"), ("node", "show", "n1")):
+        assert waits in " ".join(opid(*verb)[1].split())
+    code, out, _ = opid("sensor", "retire", "n1", "pm-n1", "--reason", "worn out")
+    assert code == 0
+    assert out.splitlines() == [
+        f"street/n1: {waits}; with pm-n1 retired now it takes over at once, and knows less",
+        "street/n1: column pm passes from sensor pm-n1 to pm-9",
+        "street/n1: its layout will be db, no, pm, so",
+    ]
+
+
+def test_a_sensor_that_is_measured_anew_keeps_its_column(opid):
+    """The rehearsal says what goes on meanwhile; a second time is refused, and changes nothing."""
+    code, out, _ = opid("sensor", "remeasure", "n1", "pm-n1")
+    told, layout = out.splitlines()
+    assert code == 0
+    assert told.startswith(
+        "street/n1: pm-n1 is measured anew, for 50 readings or until it has moved;"
+    )
+    assert "pm" in layout
+    code, _, err = opid("sensor", "remeasure", "n1", "pm-n1")
+    assert code == 2
+    assert "a remeasuring sensor cannot be remeasured" in err
+    assert opid("sensor", "remeasure", "n1", "nobody")[0] == 2
 
 
 @contextmanager
@@ -425,7 +462,7 @@ def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(fo
         fleet = context.fleet()
     n1, n2 = (SITE, "n1"), (SITE, "n2")
     measured = wave_after(fleet, n2, "hum-2")
-    assert measured.open == {n2: "measures hum-2, which takes its first readings"}
+    assert measured.open == {n2: "measures hum-2, which takes its next readings"}
     assert wave_after(fleet, n1, "so-n1") == AwaitedWave(2)
     apply_event(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
     assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get another layout"}
@@ -526,7 +563,8 @@ def test_both_ways_to_compute_an_exported_predictor_agree(opid, folder):
     assert columns == ["bias", "db", "no", "pm", "so"]
     assert list(model["classes"]) == list(CLASSES)
     assert sorted([*model["survivors"], *model["new"]]) == columns
-    assert list(model["new"]) == ["so"]
+    # By cross-validation: beside the survivors, or continued with all columns. CPUs may differ.
+    assert list(model["new"]) in (["so"], [])
     x = np.random.default_rng(1).normal(size=(20, len(columns)))
     x[:, columns.index("bias")] = 1.0
     x_s = x[:, [columns.index(each) for each in model["survivors"]]]
@@ -767,3 +805,50 @@ def test_the_documented_steps_lead_from_init_to_a_retired_sensor_on_real_nodes(t
 
 def test_the_lifecycle_in_the_documentation_is_the_one_in_the_code():
     assert f"```mermaid\n{diagram()}\n```" in DOCS.read_text("utf-8")
+
+
+# --- labels that were written down elsewhere ------------------------------------------------------
+
+LABELS = """node,time,from,until,label
+n1,2026-11-17T14:05:00+01:00,,,{0}
+street/n2,,1794920400,1794927600,{1}
+"""
+
+
+def imported(folder, text, *more):
+    file = folder / "labels.csv"
+    file.write_text(text)
+    return main(["label", "import", str(file), str(folder / "gateway.toml"), *more])
+
+
+def test_labels_of_a_file_become_commands_for_their_nodes(folder, capsys):
+    """The gateway publishes each to its node; a label about a stretch is one message."""
+    assert imported(folder, LABELS.format(*CLASSES), "--wait-s", "0") == 0
+    with FleetStore.open(f"sqlite:///{folder / 'gateway.sqlite'}") as store:
+        sent = [(each.node, decode(each.payload, Label)) for each in store.commands()][-2:]
+    assert sent == [
+        ("n1", Label(CLASSES[0], time_ms=1_794_920_700_000)),
+        ("n2", Label(CLASSES[1], from_ms=1_794_920_400_000, until_ms=1_794_927_600_000)),
+    ]
+    assert "2 labels for 2 nodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "must begin with a line of names"),
+        ("node,label\nn1,x\n", "must begin with a line of names"),
+        ("node,label,tme\nn1,x,5\n", "must begin with a line of names"),
+        (LABELS.format(CLASSES[0], "purple"), "line 3: 'purple' is no class of street/n2"),
+        (LABELS.format(*CLASSES).replace("n1,", "n9,"), "line 2: no node 'n9' is known"),
+        (LABELS.format(*CLASSES).replace("1794920400", ""), "line 3: neither time nor from"),
+        (LABELS.format(*CLASSES).replace("1794920400", "noon"), "line 3: from must be like 14:05"),
+        (LABELS.format(*CLASSES).replace("1794920400", "1894920400"), "line 3: label.until_ms"),
+    ],
+)
+def test_one_wrong_line_and_nothing_is_sent(folder, capsys, text, told):
+    """Half a file of labels would be given twice when the other half is mended."""
+    before = dump(folder)
+    assert imported(folder, text) == 2
+    assert told in capsys.readouterr().err
+    assert dump(folder) == before

@@ -123,9 +123,7 @@ def lived(shares) -> FleetRig:
     fleet = FleetRig(names=MANY, policy=POLICY)
     fleet.world = Hours(5)
     fleet.pass_s(2)
-    for _ in range(60):
-        for name in MANY:
-            fleet.read(name)
+    fleet.read_all(60)
     for name in MANY:
         fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "worn out"))
     fleet.pass_s(8)
@@ -171,11 +169,7 @@ def test_what_others_know_of_the_newcomer_is_continued_too():
     """Eight nodes have had the sensor for long; four get it, and few moments of them say more."""
     late = MANY[:4]
     fleet = FleetRig(names=MANY, policy=POLICY, lacking=dict.fromkeys(late, ("pm",)))
-    fleet.pass_s(2)
-    for _ in range(60):
-        for name in MANY:
-            fleet.read(name)
-    fleet.pass_s(31)  # everybody has uploaded what it knows
+    fleet.learn_for_a_while(60)
     for name in late:
         fleet.event(
             name,

@@ -82,6 +82,24 @@ MISTAKES = [
     ("port = 1884", "port = 0", "line 7: broker.port must be from 1 to 65535, got 0"),
     ("port = 1884", 'tls_key = "k"', "line 7: broker.tls_key needs tls_certificate beside it"),
     ('level = "info"', 'level = "loud"', "line 19: log.level must be one of debug, info"),
+    ("[log]", '[fits]\nwhere = "moon"\n[log]', "line 19: fits.where must be one of thread, proc"),
+    ("[log]", '[fits]\nwhere = "dask"\n[log]', "line 18: fits.address is missing: add address ="),
+    (
+        "[log]",
+        '[fits]\nwhere = "dask"\naddress = "here"\n[log]',
+        "line 20: fits.address must be a scheduler's address such as tcp://host:8786, got 'here'",
+    ),
+    (
+        "[log]",
+        '[fits]\naddress = "tcp://h:1"\n[log]',
+        'line 19: fits.address is for where = "dask": delete it',
+    ),
+    (
+        "[log]",
+        '[fits]\nwhere = "processes"\nworkers = 0\n[log]',
+        "line 20: fits.workers must be from 1 to 256, got 0",
+    ),
+    ("[log]", "[fits]\nworkers = 2\n[log]", 'line 19: fits.workers is for where = "processes"'),
     ('id = "air"', 'id = "Air"', "line 9: groups[0].id must be 1 to 32 of a-z"),
     ('id = "air"', "", "line 8: groups[0].id is missing"),
     ('id = "noise"', 'id = "air"', "line 14: groups[1].id must differ, got 'air' twice"),
@@ -298,9 +316,9 @@ def test_the_example_explains_every_key_and_shows_the_true_defaults():
     groups = {each.name for each in fields(Group)}
     for name in {name for kinds in SHAPE.sections.values() for name in kinds} | groups:
         assert re.search(rf"(?m)^(# )?{name} = ", text), f"{name} is not in the example"
-    shown = everything_on(re.sub(r"(?m)^# (database_file|tls_\w+) = .*$", "", text))
+    shown = everything_on(re.sub(r"(?m)^# (database_file|tls_\w+|workers|address) = .*$", "", text))
     assert parse_config(shown, {}, HERE).policy == Policy()
-    with_tls = everything_on(re.sub(r"(?m)^# database_file = .*$", "", text))
+    with_tls = everything_on(re.sub(r"(?m)^# (database_file|workers|address) = .*$", "", text))
     broker = parse_config(with_tls, {}, HERE).broker
     assert broker.tls is not None
     assert broker.client_id == load_config(EXAMPLE, {}).broker.client_id

@@ -26,10 +26,12 @@ from gateway.estage import (
     fit_opid,
     fit_opide,
     fit_update,
+    innovations,
     rounded,
     z_alone,
 )
 from gateway.estage.fold_sums import training_sums
+from gateway.estage.innovations import Innovator, Relation
 from gateway.estage.kernel.landmark import LandmarkOpid, landmarks_that_fit
 from gateway.estage.logistic import by_liblinear, by_newton, one_vs_rest
 from gateway.estage.mixture import sure_shares
@@ -149,14 +151,72 @@ def test_the_residual_form_is_the_ridge_of_what_z_leaves():
 
 
 def test_an_update_is_at_the_minimum_of_its_objective():
-    """At the minimum the gradient is zero, for the survivors and for the new columns."""
+    """At the minimum the gradient is zero, for the survivors and for the innovations."""
     W_s, gram, _, Xs, Xa, y = continued()
     model = fit_update(Xs @ W_s, Xa, y, 3, SurvivorColumns.of(Xs, gram, 0.5), gamma=0.1)
-    A = Xa - Xa.mean(0)
-    gamma = 0.1 * np.sum(A * A) / 3
-    off = one_hot(y, 3) - model.scores(Xs @ W_s, Xa, Xs)
-    assert np.allclose(Xs.T @ off, (gram + 0.5 * np.eye(9)) @ model.V_s, atol=1e-8)
-    assert np.allclose(A.T @ off, gamma * model.V_a, atol=1e-8)
+    new = Innovator(Xs, Xa).of(np.arange(len(y)))
+    gamma = 0.1 * np.sum((Xa - Xa.mean(0)) ** 2) / 3
+    change = model.V_s + new.N @ model.V_a  # what the survivors' weights pay for
+    off = one_hot(y, 3) - Xs @ (W_s + change) - new.columns @ model.V_a
+    assert np.allclose(Xs.T @ off, (gram + 0.5 * np.eye(9)) @ change, atol=1e-8)
+    assert np.allclose(new.columns.T @ off, gamma * model.V_a, atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [30, 8])
+def test_what_is_left_of_a_row_comes_from_a_ridge_without_it(n):
+    """The oracle leaves each row out, and its copies, and fits again; 8 rows span all columns."""
+    rng = np.random.default_rng(2)
+    P = rng.normal(size=(n, 10))
+    A = P[:, :2] + rng.normal(size=(n, 2))
+    P, A, groups = np.vstack([P, P[:3]]), np.vstack([A, A[:3]]), np.r_[np.arange(n), 0, 1, 2]
+    relation = Relation.of(P, A, groups)
+    ridge = 0.3 * np.linalg.eigvalsh(np.cov(P.T, bias=True) * len(P)).mean()
+    left = relation.left(0.3)
+    for row in range(len(P)):
+        S, B = P[groups != groups[row]], A[groups != groups[row]]
+        X, Y = S - S.mean(0), B - B.mean(0)
+        N = np.linalg.solve(X.T @ X + ridge * np.eye(10), X.T @ Y)
+        assert np.allclose(left[row], A[row] - B.mean(0) - (P[row] - S.mean(0)) @ N, atol=1e-8)
+
+
+def test_no_relation_is_made_up_where_there_is_none():
+    """As many survivors as rows could explain any noise: a ridge that follows them is not taken."""
+    rng = np.random.default_rng(3)
+    for columns in (5, 40):
+        found = Innovator(rng.normal(size=(40, columns)), rng.normal(size=(40, 3)))
+        assert found.strength >= 10
+    assert not Innovator(np.ones((40, 2)), rng.normal(size=(40, 3))).of(np.arange(40)).N.any()
+
+
+def related_world(n, seed=0, readings=4000):
+    """Survivors and new sensors that hear the same noise: together they tell it from the class."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, readings + n + 4000)
+    noise = rng.normal(size=(len(y), 3))
+    Xs = 0.8 * y[:, None] + noise + 0.3 * rng.normal(size=(len(y), 3))
+    Xa = noise + 0.3 * rng.normal(size=(len(y), 3))
+    Xs = np.column_stack([Xs, np.ones(len(y))])
+    old = Xs[:readings]
+    gram = old.T @ old
+    W_s = np.linalg.solve(gram + np.eye(4), old.T @ one_hot(y[:readings], 2))
+    return W_s, gram, Xs, Xa, y, slice(readings, readings + n), slice(readings + n, None)
+
+
+def test_what_survivors_tell_of_a_new_sensor_is_not_counted_twice(monkeypatch):
+    """The C-stage's certainty of the survivors' weights holds without the new sensors, not with."""
+    W_s, gram, Xs, Xa, y, fit, test = related_world(n=60)
+    every = np.hstack([Xs, Xa])
+    best = np.linalg.lstsq(every[test], one_hot(y[test], 2), rcond=None)[0]
+    limit = np.mean((every[test] @ best).argmax(1) == y[test])
+
+    def right():
+        known = SurvivorColumns.of(Xs[fit], gram, 1.0)
+        model = fit_update(Xs[fit] @ W_s, Xa[fit], y[fit], 2, known)
+        return np.mean(model.scores(Xs[test] @ W_s, Xa[test], Xs[test]).argmax(1) == y[test])
+
+    assert right() > limit - 0.02
+    monkeypatch.setattr(innovations, "STRENGTHS", np.array([np.inf]))  # the columns as they are
+    assert right() < limit - 0.05
 
 
 def test_an_update_as_one_matrix_keeps_its_change_of_the_survivors():

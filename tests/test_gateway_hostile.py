@@ -41,7 +41,7 @@ from gateway.loop import GatewayLoop
 from gateway.policy import Group, Policy
 from gateway.recall import fit_job, recalled
 from gateway.registry import SensorState
-from gateway.registry.capacity import SENSORS_MAX
+from gateway.registry.capacity import COLUMNS_MAX, SENSORS_MAX
 from gateway.store import FleetStore
 
 QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)
@@ -59,9 +59,7 @@ def small(**options) -> FleetRig:
 def learned(**options) -> FleetRig:
     """Two nodes whose summaries are in the book."""
     fleet = small(**options)
-    for _ in range(40):
-        for name in NAMES:
-            fleet.read(name)
+    fleet.read_all(40)
     fleet.pass_s(31)
     return fleet
 
@@ -272,19 +270,19 @@ def test_what_was_heard_of_a_retired_sensor_does_not_measure_its_successor():
 def test_a_layout_with_its_bias_is_never_wider_than_a_summary_may_be():
     fleet = small()
     knots = tuple(np.linspace(-8, 8, 32).tolist())
-    for place in range(4):
+    for place in range(7):
         ready(fleet, f"w{place}", f"w{place}", knots=knots)
-    ready(fleet, "w4", "w4", knots=knots[:28])  # with four linear ones and the bias: 161
+    ready(fleet, "w7", "w7", knots=knots[:8])  # with four linear ones and the bias: 237
     assert fleet.gateway.counts["refused-columns"] == 1
-    ready(fleet, "w4", "w4", knots=knots[:27])
+    ready(fleet, "w7", "w7", knots=knots[:7])
     fleet.pass_s(3)
     fleet.read("n1")
     fleet.pass_s(31)
-    assert fleet.nodes["n1"].node.state.local_models.full.width == LIMITS.columns_max
-    retire(fleet, "w4")
+    assert fleet.nodes["n1"].node.state.local_models.full.width == COLUMNS_MAX
+    retire(fleet, "w7")
     fleet.pass_s(3)
     assert fleet.nodes["n1"].node.counted()["summary-too-wide"] == 0
-    assert summed_up(fleet, "n1").width == LIMITS.columns_max
+    assert summed_up(fleet, "n1").width == COLUMNS_MAX
 
 
 def test_the_largest_order_there_is_fits_into_a_message():
@@ -507,7 +505,7 @@ class Cut:
 
     def __init__(self):
         self.events = []
-        self.subscribe = self.start = self.check = lambda *_: None
+        self.subscribe = self.start = self.check = self.serve = lambda *_: None
         self.publish = lambda *_, **__: True
 
     def poll(self, _timeout_s):
@@ -544,7 +542,8 @@ def test_ten_thousand_reports_of_silence_leave_one_record_and_few_words():
         sensor = "pm-n1" if number % 2 else f"nobody-{number}"
         gateway.handle(topic, encode(SensorSilent(sensor, number, 0)), fleet.now_ms)
     assert gateway.counts["refused-unknown-sensor"] == 5_000
-    assert len(gateway.fleet.take_unsaved()) == 1
+    kinds = sorted(type(each).__name__ for each in gateway.fleet.take_unsaved())
+    assert kinds == ["LifeRecord", "SensorRecord"], "it fell silent once"
     assert len(gateway.complaints) <= 16
     assert len(gateway.fleet.sensors[SITE, "n1"]) == 4
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import re
 import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +20,7 @@ from edge_opid.cli import main as opid_node
 from edge_opid.config.service import load_config as load_node
 from edge_opid.errors import ConfigError, OpidError, SettingError
 from edge_opid.link.options import read_credentials
+from gateway.__main__ import main
 from gateway.config import load_config, load_signing_key
 from gateway.setup.initialise import FolderError, SetupPlan, add_nodes, initialise, next_steps
 from gateway.setup.mosquitto_files import names_in
@@ -27,6 +33,8 @@ FILES = [
     "keys/gateway.key",
     "keys/gateway.pub",
     "keys/operator.credentials",
+    "keys/web.credentials",
+    "keys/web.token",
     "mosquitto/acl",
     "mosquitto/opid.conf",
     "mosquitto/passwords",
@@ -85,7 +93,7 @@ def test_every_secret_is_its_owners_alone_and_everything_loads(tmp_path, capsys)
 
 
 def test_no_two_secrets_are_alike_and_no_readable_file_has_one(tmp_path):
-    """Two folders: six passwords and a key each; the broker has hashes only."""
+    """Two folders: seven passwords, a key and a token each; the broker has hashes only."""
     folders = [tmp_path / "one", tmp_path / "two"]
     secrets = []
     for folder in folders:
@@ -94,10 +102,11 @@ def test_no_two_secrets_are_alike_and_no_readable_file_has_one(tmp_path):
         assert {user for user, _ in users} == names_in((folder / "mosquitto/passwords").read_text())
         secrets += [password for _, password in users]
         secrets.append((folder / "keys/gateway.key").read_text().strip())
-    assert len(set(secrets)) == len(secrets) == 14
+        secrets.append((folder / "keys/web.token").read_text().strip())
+    assert len(set(secrets)) == len(secrets) == 18
     for folder in folders:
         for name, content in contents(folder).items():
-            if not name.endswith(("credentials", ".key")):
+            if not name.endswith(("credentials", ".key", ".token")):
                 assert not [each for each in secrets if each.encode() in content], name
 
 
@@ -411,3 +420,97 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 def test_the_operator_is_told_to_reload_the_broker(tmp_path):
     assert "SIGHUP" in next_steps(tmp_path, added=True)[0]
     assert "gateway.key" in next_steps(tmp_path, added=False)[0]
+
+
+# --- who reads what -------------------------------------------------------------------------------
+
+
+def test_nodes_are_added_to_a_group_by_its_name_alone(tmp_path, capsys):
+    """Whoever adds a node had to type again which classes the group has had for a year."""
+    initialise(tmp_path, PLAN)
+    before = contents(tmp_path)
+    assert main(["init", str(tmp_path), "--group", "air", "--node", "east", "--add-nodes"]) == 0
+    assert_added(tmp_path, before)
+    assert load_node(tmp_path / "nodes/street-east/node.toml", {}).node.classes == PLAN.classes
+    capsys.readouterr()
+    added = contents(tmp_path)
+    assert main(["init", str(tmp_path), "--group", "roof", "--node", "top", "--add-nodes"]) == 2
+    assert "no group 'roof': for a new one say --site and --class" in capsys.readouterr().err
+    other = ["--class", "wet", "--class", "dry"]
+    words = ["init", str(tmp_path), "--group", "air", "--node", "west", "--add-nodes", *other]
+    assert main(words) == 2
+    assert "has classes ('fresh', 'stale')" in capsys.readouterr().err
+    assert contents(tmp_path) == added
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, as /etc is."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextmanager
+def acting_as(user: str) -> Iterator[None]:
+    """Root's process with the rights of this user, as far as files are concerned."""
+    found, groups = pwd.getpwnam(user), os.getgroups()
+    os.setgroups([])
+    os.setegid(found.pw_gid)
+    os.seteuid(found.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_the_services_user_reads_what_init_made_and_nobody_else_does(open_folder, capsys):
+    """Root ran init, the unit runs as a user: it could not read its own credentials."""
+    fleet = open_folder / "fleet"
+    plan = ["--site", "street", "--group", "air", "--class", "fresh", "--class", "stale"]
+    words = ["init", str(fleet), *plan, "--node", "north", "--user", "nobody"]
+    assert main(words) == 0
+    assert "chown nobody" not in capsys.readouterr().out
+    for secret in ("keys/gateway.key", "keys/gateway.credentials"):
+        found = (fleet / secret).stat()
+        assert (found.st_mode & 0o777, found.st_uid) == (0o600, pwd.getpwnam("nobody").pw_uid)
+    with acting_as("nobody"):
+        assert main(["check", str(fleet / "gateway.toml")]) == 0
+    capsys.readouterr()
+    with acting_as("daemon"):
+        assert main(["check", str(fleet / "gateway.toml")]) == 2
+    assert "Permission denied" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_where_the_services_user_is_missing_init_says_what_to_type(tmp_path, capsys):
+    fleet = tmp_path / "fleet"
+    initialise(fleet, PLAN)
+    words = ["init", str(fleet), "--group", "air", "--node", "east", "--add-nodes"]
+    assert main([*words, "--user", "opid-nobody"]) == 0
+    told = capsys.readouterr().out
+    assert "sudo adduser --system --group --no-create-home opid-nobody" in told
+    assert f"sudo chown opid-nobody: {fleet}/keys/gateway.credentials" in told
+    assert (fleet / "keys/gateway.key").stat().st_uid == 0
+
+
+def test_the_database_of_a_service_is_where_a_service_may_write(tmp_path, monkeypatch, capsys):
+    """The unit sees /etc read-only; a folder elsewhere keeps its database beside it."""
+    plan = ["--site", "street", "--group", "air", "--class", "a", "--class", "b", "--node", "n"]
+    assert main(["init", str(tmp_path / "own"), *plan]) == 0
+    own = load_config(tmp_path / "own/gateway.toml", {}).database
+    assert own == f"sqlite:///{tmp_path}/own/gateway.sqlite"
+    monkeypatch.setattr("gateway.cli.init.SYSTEM", tmp_path / "etc")
+    assert main(["init", str(tmp_path / "etc/opid-gateway"), *plan]) == 0
+    service = load_config(tmp_path / "etc/opid-gateway/gateway.toml", {}).database
+    assert service == "sqlite:////var/lib/opid-gateway/gateway.sqlite"
+    unit = tmp_path / "etc/opid-gateway/opid-gateway.service"
+    assert f"sudo cp {unit} /etc/systemd/system/" in capsys.readouterr().out
+    start = (
+        f"ExecStart={sys.prefix}/bin/opid-gateway run {tmp_path}/etc/opid-gateway/gateway.toml\n"
+    )
+    assert start in unit.read_text()
+    assert not (tmp_path / "own/opid-gateway.service").exists()

@@ -60,11 +60,7 @@ def story(policy=KERNELS, names=("n1", "n2")) -> FleetRig:
     """Nodes learn with two sensors, then get two more whose signs only mean something together."""
     fleet = FleetRig(names=names, sensors=("pm", "no"), policy=policy)
     fleet.world = Parity(3)
-    fleet.pass_s(2)
-    for _ in range(60):
-        for name in names:
-            fleet.read(name)
-    fleet.pass_s(31)
+    fleet.learn_for_a_while(60)
     for name in names:
         deploy(fleet, name, "east")
         deploy(fleet, name, "west")

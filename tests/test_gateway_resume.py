@@ -26,9 +26,7 @@ def story(crashes=None, copies=1) -> FleetRig:
     """Two nodes, an announced death and a birth, then a silent death."""
     fleet = FleetRig(names=NAMES, policy=QUICK, crashes=crashes or {}, copies=copies)
     fleet.pass_s(2)
-    for _ in range(20):
-        for name in NAMES:
-            fleet.read(name)
+    fleet.read_all(20)
     for name in NAMES:
         fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "broken"))
         voc = SensorDeployed(

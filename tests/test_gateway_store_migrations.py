@@ -12,7 +12,16 @@ from sqlalchemy import inspect, text
 from support import store_records as some
 
 from gateway.__main__ import main
-from gateway.store import CommandRecord, DatabaseError, FleetStore, StoreVersionError
+from gateway.registry.archives import ArchiveRecord
+from gateway.store import (
+    CommandRecord,
+    DatabaseError,
+    FleetStore,
+    StoreVersionError,
+    archives,
+    history,
+    site_tables,
+)
 from gateway.store.database import Database
 from gateway.store.migrations import FIRST, MIGRATIONS
 from gateway.store.tables import COMMANDS, METADATA, TABLES
@@ -55,7 +64,8 @@ def add_altitude(connection):
 
 def test_every_field_of_a_record_has_its_column():
     """A field without a column would be forgotten at the next restart."""
-    for kind, table in {**TABLES, CommandRecord: COMMANDS}.items():
+    kinds = {**TABLES, CommandRecord: COMMANDS, ArchiveRecord: archives.ARCHIVES}
+    for kind, table in kinds.items():
         columns = [column.name for column in table.c if column.name != "settled"]
         assert columns == [each.name for each in dataclasses.fields(kind)]
         assert {each.name for each in table.primary_key} == set(kind.KEY)
@@ -185,4 +195,8 @@ def test_many_processes_that_open_an_empty_database_at_one_instant_make_it_once(
     assert {line.split(".")[0] for line in schema(database_url)} == {
         "schema_version",
         *METADATA.tables,
+        *history.METADATA.tables,
+        *archives.METADATA.tables,
+        *history.HEARD_METADATA.tables,
+        *site_tables.METADATA.tables,
     }

@@ -9,6 +9,7 @@ import pytest
 from support.fleet_rig import CLASSES, SITE, FleetRig
 
 from edge_opid.node.effects import summarised
+from edge_opid.node.predicting import predicted
 from edge_opid.wire import (
     Channel,
     Example,
@@ -31,11 +32,7 @@ POLICY = Policy(settle_s=1, silence_s=60, summary_wait_s=5)
 def fleet():
     """Five nodes that have learned for a while."""
     rig = FleetRig(NAMES, policy=POLICY)
-    rig.pass_s(2)
-    for _ in range(150):
-        for name in rig.names:
-            rig.read(name)
-    rig.pass_s(31)
+    rig.learn_for_a_while(150)
     return rig
 
 
@@ -93,7 +90,7 @@ def accuracy(fleet, name, readings=300):
     roles = {s.id: s.role for s in state.local_models.sensors.values()}
     for _ in range(readings):
         values, truth = fleet.world.instance(roles)
-        made, _ = state.predicted(values, None, 0, state.local_models.encode(values))
+        made, *_ = predicted(state, values, None, 0, state.local_models.encode(values))
         right += CLASSES[made.winner] == truth
     return right / readings
 

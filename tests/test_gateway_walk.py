@@ -41,6 +41,7 @@ QUICK = Policy(
     settle_s=1,
     silence_s=15,
     measure_readings=3,
+    overlap_readings=5,
     summary_wait_s=2,
     first_batch=6,
     batch_max=12,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from support.golden_bits import DIGESTS, digest_of
 from support.oracle import Stream, relative
 
 from edge_opid import WoodburyLearner, native
+from edge_opid.learner.golden_bits import DIGESTS, digest_of
 from edge_opid.native import numpy_twin, packing
+from edge_opid.node import golden_bits
+from edge_opid.node.time_layer import TimeLayer
 
 compiled = pytest.mark.skipif(
     "compiled" not in native.available and not os.environ.get("CI"),
@@ -31,6 +35,17 @@ def test_the_compiled_kernel_gives_the_same_bits_on_every_cpu(case):
     that is a change users must be told about.
     """
     assert digest_of(*case) == DIGESTS[case]
+
+
+@compiled
+def test_the_steps_of_a_node_give_the_same_bits_on_every_cpu():
+    """Layout, logistic memory, bridge, blend and time layer are pinned, too, and the last's twin.
+
+    A journal that is replayed elsewhere must end in the state that was acknowledged.
+    """
+    assert golden_bits.found() == golden_bits.DIGESTS
+    twin = golden_bits.digest_of_time_layer(TimeLayer)
+    assert twin == golden_bits.DIGESTS["time layer"]
 
 
 @compiled
@@ -66,29 +81,59 @@ def test_the_compiled_kernel_refuses_arrays_of_the_wrong_size_or_type():
     """It is given raw memory: a wrong size must be an error, never a write beyond the end."""
     module = native.available["compiled"]
     columns = np.zeros(packing.packed_size(5), np.float32)
-    good = [columns, np.ones(5), np.zeros((5, 3), np.float32), np.zeros(32, np.float32), 1, 2]
-    rest = [np.ones(3), 0, 1.0, 1.0, 1.0, 1e6, None]
+    arrays = [columns, np.ones(5), np.zeros((5, 3), np.float32), np.zeros(32, np.float32)]
+    good = [*arrays, 1, 2, 1.0, 1.0, 1.0, 1e6]
     spoiled = {
         0: (columns[:-1], columns.astype(float), columns[::2]),
         1: (np.ones(4), np.ones(5, np.float32)),
         2: (np.zeros((4, 3), np.float32), np.zeros(0, np.float32)),
         3: (np.zeros(31, np.float32), b"read-only"),
-        4: (-1, 2),
+        4: (-1, 2, 10**17),
         5: (0, "two", 10**30),
+        6: ("one",),
     }
     for place, values in spoiled.items():
         for value in values:
-            arguments = [*good[:place], value, *good[place + 1 :], *rest]
             with pytest.raises((TypeError, ValueError, BufferError, OverflowError)):
-                module.learn(*arguments)
+                module.hold_ridge(*good[:place], value, *good[place + 1 :])
+    ridge = module.hold_ridge(*good)
     for bad in ([np.ones(2), 0], [np.ones(3, int), 0], [np.ones(3), 3], [np.ones(3), -1]):
         with pytest.raises(ValueError, match=r"expected 3 values|label must be"):
-            module.learn(*good, *bad, *rest[2:])
-    with pytest.raises(TypeError, match="learn takes 13 arguments, got 2"):
-        module.learn(columns, columns)
-    with pytest.raises(ValueError, match="items of type 'f'"):
-        module.learn_gram(np.zeros(5, np.float32), good[2], 3, np.ones(3), 0, 1.0, 1e6)
+            module.learn(ridge, *bad, None)
+    with pytest.raises(TypeError, match="learn takes 4 arguments, got 2"):
+        module.learn(ridge, columns)
+    with pytest.raises(ValueError, match="PyCapsule_GetPointer"):
+        module.learn(columns, np.ones(3), 0, None)
+    sums = np.zeros(6, np.float32), np.zeros((3, 2), np.float32), np.zeros(3, np.float32)
+    for place, wrong in enumerate((np.zeros(5, np.float32), np.zeros(5, np.float32), np.zeros(3))):
+        with pytest.raises((ValueError, TypeError)):
+            module.hold_gram(*sums[:place], wrong, *sums[place + 1 :], 1.0, 1e6)
+    gram = module.hold_gram(*sums, 1.0, 1e6)
+    with pytest.raises(ValueError, match="PyCapsule_GetPointer"):
+        module.learn_gram(ridge, np.ones(3), 0)
+    with pytest.raises(ValueError, match=r"label must be 0\.\.1, got 2"):
+        module.learn_gram(gram, np.ones(3), 2)
     assert not columns.any()
+    assert not any(each.any() for each in sums)
+
+
+@compiled
+def test_what_is_held_for_the_c_file_lives_as_long_as_it_is_used_and_is_never_copied():
+    """A capsule keeps its arrays alive, and no pickle or copy may carry its pointers along."""
+    learner = WoodburyLearner(1, 2, 2, native="compiled")
+    learner.learn_one([1, 2, 3], 0)
+    held = learner.held
+    for copied in (copy.deepcopy(learner), pickle.loads(pickle.dumps(learner))):
+        assert copied.held is not held
+        copied.learn_one([3, 2, 1], 1)
+    with pytest.raises(TypeError, match="PyCapsule"):
+        pickle.dumps(held)
+    before = learner.predict_one([1, 1, 1])
+    learner.merge(copied)  # which makes other arrays
+    assert learner.held is not held
+    module, scores = native.available["compiled"], np.empty(2)
+    module.predict(held, np.ones(3), False, scores)  # the arrays of before, still there
+    assert np.array_equal(scores.astype(np.float32), before)
 
 
 def test_packing_and_unpacking_a_factor_lose_nothing():

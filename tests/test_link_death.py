@@ -22,8 +22,8 @@ from edge_opid.link.connection import Connection
 from edge_opid.service.status_file import read_status
 from edge_opid.service.systemd import Systemd
 from firmware_sim.live.processes import QUIET
+from firmware_sim.live.toml import toml_table
 
-PATIENCE_S = 30.0
 # What ends a thread without a word, as nothing but a real fault of the machine should.
 DOOMED = """
 import sys
@@ -39,14 +39,8 @@ Connection.turn = turn
 from {package}.__main__ import main
 sys.exit(main(["run", sys.argv[1]]))
 """
-NODE = """
-[node]
-site = "farm"
-node = "n1"
-classes = ["fine", "dry"]
-[[sensors]]
-id = "t"
-"""
+NODE = toml_table("node", site="farm", node="n1", classes=["fine", "dry"])
+NODE += toml_table("[sensors]", id="t")
 
 
 @contextmanager
@@ -72,7 +66,7 @@ def run_doomed(package: str, toml: Path) -> tuple[int, str]:
     command = [sys.executable, "-c", DOOMED.format(package=package), str(toml)]
     environment = {**os.environ, **QUIET}
     done = subprocess.run(
-        command, env=environment, check=False, capture_output=True, timeout=PATIENCE_S, text=True
+        command, env=environment, check=False, capture_output=True, timeout=WAIT_S, text=True
     )
     return done.returncode, done.stderr
 
@@ -83,11 +77,11 @@ def test_node_whose_link_thread_ended_ends_and_says_why(tmp_path: Path) -> None:
         node = NodeProcess(tmp_path, broker.port, NODE)
         code, log = run_doomed("edge_opid", node.toml)
     assert code == 1
-    assert 'event="link thread ended"' in log
+    assert 'event="link ended"' in log
     assert 'event="cannot go on"' in log
     status = read_status(node.config.status_file)
     assert status["online"] is False
-    assert "its thread has ended" in status["link"]
+    assert "has ended" in status["link"]
     assert status["degraded"][0] in status["link"]
 
 
@@ -97,7 +91,7 @@ def test_gateway_whose_link_thread_ended_ends_and_says_why(tmp_path: Path) -> No
         gateway = GatewayProcess(tmp_path / "gateway", broker.port, ["n1"])
         code, log = run_doomed("gateway", gateway.toml)
     assert code == 1
-    assert 'event="link thread ended"' in log
+    assert 'event="link ended"' in log
     assert 'event="cannot go on"' in log
 
 
@@ -115,7 +109,7 @@ def test_dead_link_is_told_apart_from_a_lost_connection(
         monkeypatch.setattr(Connection, "turn", lambda *_: (_ for _ in ()).throw(SystemExit()))
         wait_until(lambda: not link.connected, "the connection is lost")
         for _ in range(2):
-            with pytest.raises(LinkError, match="its thread has ended"):
+            with pytest.raises(LinkError, match="has ended"):
                 link.check()
 
 

@@ -15,6 +15,7 @@ from test_link_mqtt import fake_broker, is_version_5
 from edge_opid.link import Connected, Disconnected
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.packets import UsablePacket
+from edge_opid.reasons import LinkReason
 
 CONNACK_5 = b"\x20\x03\x00\x00\x00"
 
@@ -109,7 +110,8 @@ def test_error_of_our_own_costs_a_connection_and_no_message(
         assert link.counters.faults == 2
         assert link.counters.reconnects == 2
         event = next_event(link, Disconnected)
-        assert event == Disconnected("the link failed: KeyError('a bug')", fault=True)
+        said = "the link failed: KeyError('a bug')"
+        assert event == Disconnected(said, fault=True, kind=LinkReason.FAULT)
         link.check()  # it is alive
 
 

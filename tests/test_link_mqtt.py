@@ -25,6 +25,7 @@ from edge_opid.link import (
     SubscriptionRefused,
     TlsFiles,
 )
+from edge_opid.link.background import BackgroundLink
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import read_credentials, tls_context
@@ -97,7 +98,7 @@ def test_careless_credentials_file_is_refused(
     """A secret that others can read is none; the link is not even made."""
     path = secret(tmp_path / "credentials", text, mode)
     with pytest.raises(LinkError, match=complaint):
-        MqttLink(MqttOptions(client_id="n1", credentials=path))
+        BackgroundLink(MqttOptions(client_id="n1", credentials=path))
     assert path.read_text() == text
 
 
@@ -197,7 +198,7 @@ def test_key_that_others_can_read_is_refused(certificates: Path, tmp_path: Path)
     key = secret(tmp_path / "key", (certificates / "client.key").read_text(), 0o644)
     files = TlsFiles(certificates / "ca.pem", certificates / "client.pem", key)
     with pytest.raises(LinkError, match="mode 0644"):
-        MqttLink(MqttOptions(client_id="n1", tls=files))
+        BackgroundLink(MqttOptions(client_id="n1", tls=files))
     assert key.stat().st_mode & 0o777 == 0o644
 
 
@@ -315,7 +316,7 @@ def test_forbidden_publication_is_reported_and_not_repeated(tmp_path: Path) -> N
         link.publish("allowed", b"2")
         assert next_event(link, PublishRefused) == PublishRefused("forbidden", "Not authorized")
         assert [d.payload for d in take(link, 1)] == [b"2"]
-        assert link.counters.refused == {"by broker": 1}
+        assert link.counters.refused == {"unsent-by-broker": 1}
         assert link.counters.reconnects == 0
 
 
@@ -340,7 +341,7 @@ def test_message_over_our_own_limit_is_refused_and_counted(tmp_path: Path) -> No
     """Too large is refused where it is made, before it takes any memory."""
     with Mosquitto(tmp_path) as broker, link_to(broker.port, payload_bytes_max=100) as link:
         assert not link.publish("a", b"x" * 101)
-        assert link.counters.refused == {"too large": 1}
+        assert link.counters.refused == {"unsent-too-large": 1}
         assert link.stop() == 0
 
 
@@ -370,12 +371,11 @@ def test_unusable_message_is_counted_and_acknowledged() -> None:
     exchange.put(UsablePacket("a", b"x" * 11, 1, False, packet_id=2))
     exchange.put(UsablePacket("a", b"good", 1, False, packet_id=3))
     assert exchange.take_acks() == [1, 2]
-    assert exchange.counters.dropped == {"topic not UTF-8": 1, "too large": 1}
-    delivery = exchange.take(0.0)
+    assert exchange.counters.dropped == {"dropped-topic-not-utf8": 1, "dropped-too-large": 1}
+    delivery = exchange.mailbox.take()
     assert delivery is not None
     assert delivery.payload == b"good"
     assert exchange.take_acks() == []
-    exchange.waker.close()
 
 
 def test_lost_connection_takes_the_unread_with_it() -> None:
@@ -385,23 +385,27 @@ def test_lost_connection_takes_the_unread_with_it() -> None:
     exchange.put(UsablePacket("a", b"kept", 0, False, packet_id=0))
     exchange.put(UsablePacket("a", b"comes again", 1, False, packet_id=1))
     exchange.end_connection(Disconnected("test"))
-    left = [exchange.take(0.0), exchange.take(0.0)]
+    left = [exchange.mailbox.take(), exchange.mailbox.take()]
     assert [d.payload for d in left if d is not None] == [b"kept"]
-    assert exchange.counters.dropped == {"connection lost": 1}
-    exchange.waker.close()
+    assert exchange.counters.dropped == {"dropped-connection-lost": 1}
 
 
-def test_event_wakes_a_waiting_poll() -> None:
+@pytest.mark.parametrize("link_type", [MqttLink, BackgroundLink])
+def test_event_wakes_a_waiting_poll(tmp_path: Path, link_type: type[MqttLink]) -> None:
     """Whoever waits for messages learns at once that the connection is gone."""
-    exchange = Exchange(MqttOptions(client_id="n1"))
-    timer = threading.Timer(0.05, exchange.report, [Disconnected("test")])
-    timer.start()
-    began = time.monotonic()
-    assert exchange.take(WAIT_S) is None
-    assert time.monotonic() - began < WAIT_S / 2
-    assert exchange.take_event() == Disconnected("test")
-    timer.join(WAIT_S)
-    exchange.waker.close()
+    with Mosquitto(tmp_path) as broker:
+        link = link_type(MqttOptions(client_id="n1", port=broker.port))
+        link.start()
+        link.wait_connected(WAIT_S)
+        assert isinstance(link.poll_event(), Connected)
+        timer = threading.Timer(0.05, broker.kill)
+        timer.start()
+        began = time.monotonic()
+        assert link.poll(WAIT_S) is None
+        assert time.monotonic() - began < WAIT_S / 2
+        assert isinstance(link.poll_event(), Disconnected)
+        timer.join(WAIT_S)
+        link.abort()
 
 
 def test_link_started_twice_is_an_error(tmp_path: Path) -> None:

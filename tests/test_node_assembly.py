@@ -20,11 +20,24 @@ def number(seq: int) -> InstanceId:
     return InstanceId("attic", 1, seq)
 
 
+def take(
+    assembler: InstanceJoiner,
+    now_ms: int,
+    time_ms: int,
+    which: InstanceId,
+    values: dict[str, float],
+    label: str | None = None,
+) -> list[Instance]:
+    """A reading comes, as a node takes it: the open instance makes way first."""
+    finished = assembler.make_way(now_ms, time_ms, values)
+    return finished + assembler.add(now_ms, time_ms, which, values, label, ALIVE)
+
+
 def add(
     assembler: InstanceJoiner, seq: int, now_ms: int, time_ms: int | None = None, **values: float
 ) -> list[Instance]:
     at_ms = now_ms if time_ms is None else time_ms
-    return assembler.add(now_ms, at_ms, number(seq), values, None, ALIVE)
+    return take(assembler, now_ms, at_ms, number(seq), values)
 
 
 def test_missing_sensor_does_not_keep_the_others_waiting() -> None:
@@ -80,9 +93,9 @@ def test_clock_set_back_does_not_keep_an_instance_open() -> None:
 def test_contradicting_labels_leave_the_last_one() -> None:
     """Two sources know the truth, differently."""
     assembler = InstanceJoiner(window_ms=500)
-    assembler.add(0, 0, number(1), {"temp": 1.0}, "dry", ALIVE)
-    assembler.add(1, 1, number(2), {"co2": 1.0}, "wet", ALIVE)
-    [instance] = assembler.add(2, 2, number(3), {"humidity": 1.0}, None, ALIVE)
+    take(assembler, 0, 0, number(1), {"temp": 1.0}, "dry")
+    take(assembler, 1, 1, number(2), {"co2": 1.0}, "wet")
+    [instance] = take(assembler, 2, 2, number(3), {"humidity": 1.0})
     assert instance.label == "wet"
     assert instance.numbers == (number(1), number(2), number(3))
 
@@ -92,7 +105,7 @@ def test_reading_without_values_changes_nothing() -> None:
     assembler = InstanceJoiner(window_ms=500)
     add(assembler, 1, 0, temp=1.0)
     before = assembler.state()
-    assert assembler.add(1, 1, number(2), {}, None, ALIVE) == []
+    assert take(assembler, 1, 1, number(2), {}) == []
     assert assembler.state() == before
 
 
@@ -102,7 +115,7 @@ def test_invented_sensors_do_not_grow_an_instance_for_ever() -> None:
     finished = [
         instance
         for seq in range(1, 1_000)
-        for instance in assembler.add(seq, seq, number(seq), {f"s{seq}": 1.0}, None, ALIVE)
+        for instance in take(assembler, seq, seq, number(seq), {f"s{seq}": 1.0})
     ]
     assert [len(each.values) for each in finished] == [LIMITS.sensors_max] * 6
     assert max(len(each.numbers) for each in finished) <= 256
@@ -147,7 +160,7 @@ def replay(calls: list[Any], window_ms: int, restart_at: int | None) -> list[Ins
             )
         finished += assembler.close(now_ms) if tick else []
         time_ms = 10_000 + now_ms + skew_ms
-        finished += assembler.add(now_ms, time_ms, number(place + 1), values, label, ALIVE)
+        finished += take(assembler, now_ms, time_ms, number(place + 1), values, label)
     return finished + assembler.close(now_ms + window_ms)
 
 

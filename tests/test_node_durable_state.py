@@ -10,23 +10,18 @@ from support.rig import Rig, config
 from edge_opid.cli import main
 from edge_opid.node.node import Node
 from edge_opid.node.publications import COMPLAINT_SHOWN_MS
+from edge_opid.reasons import NodeReason
 from edge_opid.service.journal_writer import STORE_LIMITS
 from edge_opid.store import RealDisk, Store
 from edge_opid.wire import Ack
+from firmware_sim.live.toml import toml_table
 
-GOLDEN = Path(__file__).parent / "golden" / "state_format_1"
-CONFIG = """
-[node]
-site = "farm"
-node = "n1"
-classes = ["dry", "wet"]
-[[sensors]]
-id = "a"
-reference = 0.0
-scale = 1.0
-[state]
-folder = "{state}"
-"""
+GOLDEN = Path(__file__).parent / "golden"
+CONFIG = (
+    toml_table("node", site="farm", node="n1", classes=["dry", "wet"])
+    + toml_table("[sensors]", id="a", reference=0.0, scale=1.0)
+    + toml_table("state", folder="{state}")
+)
 
 
 def test_what_was_read_back_is_not_acknowledged_before_the_next_commit() -> None:
@@ -65,7 +60,8 @@ def test_a_state_folder_that_is_gone_withholds_acknowledgements_until_it_is_back
 def test_a_complaint_leaves_the_status_after_an_hour() -> None:
     """It once stayed for good: a node that had mended itself looked broken for years."""
     rig = Rig.make()
-    rig.run(rig.node._publications.complain("input-failed", "it failed", 1_000), 1_000)
+    rig.node._publications.complain(NodeReason.INPUT_FAILED, "it failed", 1_000)
+    rig.run(rig.node.tick(1_000), 1_000)
     assert rig.node.status(1_000 + COMPLAINT_SHOWN_MS - 1).degraded == ("it failed",)
     assert rig.node.status(1_000 + COMPLAINT_SHOWN_MS).degraded == ()
     assert rig.node.counts["input-failed"] == 1
@@ -85,11 +81,12 @@ def write_state(folder: Path, snapshot: bytes | None, records: list[bytes]) -> d
 
 
 @pytest.mark.parametrize("part", ["snapshot", "record"])
-def test_a_state_of_the_format_before_is_refused_with_a_sentence(
-    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("written", [1, 2])
+def test_a_state_of_a_format_before_is_refused_with_a_sentence(
+    written: int, part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both files were written by the last commit before the names changed; one is enough."""
-    old = bytes.fromhex((GOLDEN / f"{part}.hex").read_text())
+    """Both files were written by the last commit of that format; one of them is enough."""
+    old = bytes.fromhex((GOLDEN / f"state_format_{written}" / f"{part}.hex").read_text())
     folder, toml = tmp_path / "state", tmp_path / "node.toml"
     before = write_state(folder, *((old, []) if part == "snapshot" else (None, [old])))
     toml.write_text(CONFIG.format(state=folder))
@@ -97,8 +94,8 @@ def test_a_state_of_the_format_before_is_refused_with_a_sentence(
     said = capsys.readouterr().err
     assert said == (
         f"opid-node: state in {folder}: a {'journal ' * (part == 'record')}{part} was written by "
-        "an older edge-opid (format 1, this one reads 2): run that version on this state, or move "
-        "the state away to begin anew; nothing was changed\n"
+        f"an older edge-opid (format {written}, this one reads 3): run that version on this state, "
+        "or move the state away to begin anew; nothing was changed\n"
     )
     assert not (tmp_path / "out.npz").exists()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

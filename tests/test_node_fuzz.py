@@ -22,7 +22,7 @@ from test_wire_fuzz import valid_messages
 
 from benchmarks.fuzz import messages as fuzz
 from benchmarks.fuzz.messages import Driven, Finding, Generation
-from edge_opid.config.node import ForeignConfig, SensorConfig
+from edge_opid.config.node import ForeignConfig, SensorConfig, TruthConfig
 from edge_opid.node.actions import Append, Release
 from edge_opid.node.node import Node
 from edge_opid.wire import LIMITS, Channel, InstanceId, Label, Reading, encode, seal_desired
@@ -40,6 +40,14 @@ TOPICS_ALL = [
         "x",
     ),
 ]
+
+VALUES = {"true": "fresh", "false": "stale", "1": "bad"}
+TOLD = ["true", "false", "1", "null", "[]", '"ON"', "1e999", "{"]
+TRUTH = (
+    TruthConfig(filter="home/presence", field="present", values=VALUES, valid_s=30.0),
+    TruthConfig(filter="home/button", field="mode"),
+    TruthConfig(filter="zigbee2mqtt/s", field="mode", valid_s=5.0, delay_s=3.0),
+)
 
 # --- messages, valid and nearly so ------------------------------------------------------------
 
@@ -80,12 +88,21 @@ steps = st.one_of(
         st.sampled_from(["zigbee2mqtt/s", "zigbee2mqtt/t"]),
         st.builds('{{"temperature": {!r}, "mode": "{}"}}'.format, numbers, truths).map(str.encode),
     ),
+    st.tuples(
+        st.just("message"),
+        st.sampled_from(["home/presence", "home/button", "zigbee2mqtt/s"]),
+        st.builds('{{"present": {}, "mode": "{}"}}'.format, st.sampled_from(TOLD), truths).map(
+            str.encode
+        ),
+    ),
     st.tuples(st.just("tick"), st.sampled_from([0, 100, 2_000, 12_000, 70_000])),
     st.tuples(st.sampled_from(["disk", "reconnect", "snapshot"])),
 )
 setups = st.fixed_dictionaries(
     {
         "window_ms": st.sampled_from([0, 500]),
+        "instances": st.sampled_from(["readings", "readings", "labels", "beat"]),
+        "every_s": st.sampled_from([0.1, 5.0]),
         "commit_records": st.sampled_from([1, 3, 100]),
         "rate_burst": st.sampled_from([5, 1000]),
         "recent": st.sampled_from([2, 50]),
@@ -94,6 +111,8 @@ setups = st.fixed_dictionaries(
             [
                 tuple(SensorConfig(s, reference=0.0, scale=1.0, timeout_s=10.0) for s in "abc"),
                 tuple(SensorConfig(s, knots=3, timeout_s=10.0) for s in "abc"),
+                tuple(SensorConfig(s, reference=0.0, scale=1.0, hold_s=1.0) for s in "abc"),
+                tuple(SensorConfig(s, reference=0.0, scale=1.0) for s in "abc"),
             ]
         ),
     }
@@ -146,7 +165,7 @@ def do(driven: Driven, step: tuple) -> list:
 @given(setups, st.lists(steps, min_size=5, max_size=60))
 def test_no_message_in_any_order_raises_or_changes_what_it_may_not(setup, story):
     """None raises; what is not accepted changes nothing; the journal gives the same bits."""
-    driven = Driven(config(foreign=FOREIGN, **setup))
+    driven = Driven(config(foreign=FOREIGN, truth=TRUTH, **setup))
     for step in story:
         before = driven.node.snapshot()
         actions = do(driven, step)

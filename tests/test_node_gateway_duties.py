@@ -11,10 +11,13 @@ from support.node_process import NodeProcess, listening, wait_until
 from support.rig import CLASSES, KEY, OTHER_KEY, TOPICS, Rig, desired
 from test_node_life import live, world
 
+from edge_opid import GramLearner, WoodburyLearner
 from edge_opid.config.node import SensorConfig
+from edge_opid.node.effects import summary_message
 from edge_opid.node.node import STATUS_MS
 from edge_opid.node.orders import layout_of
 from edge_opid.wire import (
+    LIMITS,
     Channel,
     Example,
     InstanceId,
@@ -135,7 +138,8 @@ def test_a_late_label_of_a_former_layout_is_learned_and_not_reported():
     assert rig.node.counts["learned"] == 10
     rig.read(11, {"a": 5.0, "b": 1.0, "d": 2.0}, now_ms=11_000)
     late(rig, 11)
-    assert [example.values for example in examples(rig)] == [{"b": 1.0, "d": 2.0}]
+    held = ROWS[10]["c"]
+    assert [example.values for example in examples(rig)] == [{"b": 1.0, "c": held, "d": 2.0}]
     assert rig.node.state.examples.owed == 1
 
 
@@ -328,7 +332,9 @@ def test_a_node_introduces_itself_only_once_it_knows_its_scales():
 def test_a_summary_names_the_sensors_of_its_columns():
     """A silent sensor has none: what is named makes up exactly the width, in a layout's order."""
     knots = {"a": 1, "b": 4, "c": 3}
-    sensors = tuple(SensorConfig(name, knots=number) for name, number in knots.items())
+    sensors = tuple(
+        SensorConfig(name, knots=number, timeout_s=60.0) for name, number in knots.items()
+    )
     rig = Rig.make(sensors=sensors, vanishing=("a", "c"), warmup_readings=60)
     live(rig, ROWS[:100], LABELS[:100])
     mute = [{name: row[name] for name in "bc"} for row in ROWS[100:]]
@@ -343,6 +349,27 @@ def test_a_summary_names_the_sensors_of_its_columns():
     assert layout == local_models.layout
     assert said.width == layout.width < local_models.full.width
     assert np.array_equal(said.gram_array(), local_models.learner.summary("float32").gram)
+    everything = local_models.everything.summary("float32")
+    assert np.array_equal(said.everything.gram_array(), everything.gram)
+    assert said.everything.readings == everything.readings == 600
+
+
+def test_a_node_that_learns_from_labels_alone_says_nothing_of_the_others():
+    """`learn_unlabelled = false`: neither kept nor sent."""
+    rig = Rig.make(learn_unlabelled=False)
+    live(rig, ROWS[:100], LABELS[:100])
+    rig.tick(1_000_000)
+    assert summaries(rig)[-1].everything is None
+
+
+def test_two_matrices_that_do_not_fit_into_a_message_travel_as_one():
+    """Many columns and 16 classes, every name as long as it may be: the labelled sums go alone."""
+    for width, fits in ((231, True), (320, False)):
+        names = tuple(f"{i:03}".rjust(LIMITS.id_chars_max, "s") for i in range(160))
+        learner, everything = WoodburyLearner(0, width, 16), GramLearner(0, width, 1)
+        said = summary_message(learner, 1, names, names, everything)
+        assert (said.everything is not None) == fits
+        assert len(encode(said)) <= LIMITS.summary_bytes_max
 
 
 def test_a_node_uploads_a_summary_whenever_its_readings_have_doubled():

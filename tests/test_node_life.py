@@ -358,6 +358,18 @@ def test_an_input_that_fails_half_way_is_journalled_and_replays_to_the_same_bits
     rig.commit(0)
     assert rig.node.counts["input-failed"] == 1
     assert "planted" in rig.node.status(0).degraded
-    assert len(rig.durable) == 20
+    assert len(rig.durable) == 21  # the settings, and 20 readings
     assert rig.acks()[-1].seq == 20
     assert rig.reborn().frozen() == rig.frozen()
+
+
+def test_a_node_says_how_far_its_warm_up_is_and_no_more_when_it_is_over():
+    """A newcomer waits before a node that predicts "unknown": for how long?"""
+    sensors = (SensorConfig("a"), SensorConfig("b"))
+    rig = Rig.make(sensors=sensors, warmup_readings=10)
+    said = [rig.node.warming_up]
+    for seq in range(1, 12):
+        rig.read(seq, {"a": float(seq % 3), "b": float(-seq)}, CLASSES[seq % 3])
+        said.append(rig.node.warming_up)
+    assert said == [f"{n} of 10 readings" for n in range(10)] + ["", ""]
+    assert rig.node.status(12_000).degraded == ()

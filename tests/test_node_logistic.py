@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_opid import Layout, Sensor
+from edge_opid.node import memories
 from edge_opid.node.local_models import LocalModels
 from edge_opid.node.logistic import LogisticMemory, Straight, likely
 from edge_opid.node.memories import Learning
@@ -40,7 +44,7 @@ def taught(*names: str, readings: int = 60) -> LocalModels:
 def test_a_sensors_value_is_read_back_from_its_hats(value, knots):
     """Within the knots, beyond them and beyond the gate; with hats and without."""
     layout = Layout([Sensor("a", 1.0, 2.0, knots), Sensor("b", 0.0, 1.0, KNOTS)])
-    x = layout.encode({"a": value, "b": 0.25}, clip_gated=True)
+    x = layout.encode({"a": value, "b": 0.25})
     z = min(8.0, max(-8.0, (value - 1) / 2))
     np.testing.assert_allclose(Straight(layout, layout)(x), [z, 0.25, 1.0], atol=1e-5)
 
@@ -116,3 +120,77 @@ def test_a_restored_memory_goes_on_to_the_same_bits():
         each.learn(each.encode({"a": 0.3, "b": -2.0}), 1)
     assert np.array_equal(mine.logistic.weights, again.logistic.weights)
     assert np.array_equal(mine.logistic.squares, again.logistic.squares)
+
+
+def both_ways(monkeypatch, *names: str, silent: bool, classes: int) -> list[object]:
+    """A life of memories with the C file's steps, and once more with NumPy's on the same ridges."""
+    found = []
+    for steps in (memories.STEPS, None):
+        monkeypatch.setattr(memories, "STEPS", steps)
+        mine = LocalModels(described(*names, knots=KNOTS), (), 8.0, Learning(classes, 1, 1, 1))
+        rng, told = np.random.default_rng(5), []
+        for place in range(300):
+            values = {name: float(rng.normal(1, 3)) for name in names}
+            if silent and place == 150:
+                mine.silence([names[0]], 1.0)
+            x = mine.encode(values)
+            rows, guesses = mine.guess(x)
+            told.append((rows.tobytes(), guesses))
+            mine.observe(x)
+            mine.learn(x, int(rng.integers(classes)))
+        saved = mine.state()
+        told.append((saved["blend"], mine.logistic.weights.tobytes(), mine.generation))
+        told.append((mine.learner._columns.tobytes(), mine.everything._packed.tobytes()))
+        found.append(told)
+    return found
+
+
+@pytest.mark.skipif(memories.STEPS is None, reason="no compiler was found, or NumPy is asked for")
+@pytest.mark.parametrize(("silent", "classes"), [(False, 2), (True, 3), (True, 20)])
+def test_the_memories_in_c_say_and_learn_what_those_in_numpy_do_to_the_bit(
+    monkeypatch, silent, classes
+):
+    """Logistic memory, bridge and blend: sums in order, on either side."""
+    compiled, by_numpy = both_ways(monkeypatch, "a", "b", "c", silent=silent, classes=classes)
+    assert compiled == by_numpy
+
+
+@pytest.mark.skipif(memories.STEPS is None, reason="no compiler was found, or NumPy is asked for")
+def test_the_c_file_refuses_memories_that_do_not_belong_together():
+    """It is given raw memory: other columns, classes or places must be an error."""
+    steps = memories.STEPS
+    one, other = taught("a", "b"), taught("a", "b", "c")
+    x, room = one.encode({"a": 1.0, "b": 2.0}), np.empty(2)
+    held, rows = list(one._held()), np.empty((4, 2), np.float32)
+    for place in range(3):
+        wrong = [*held[:place], other._held()[place], *held[place + 1 :]]
+        with pytest.raises(ValueError, match="same columns and classes"):
+            steps.guess(*wrong, x, rows, room)
+    for bad in ([x[:-1], rows, room], [x, rows[:-1], room], [x, rows, room[:1]]):
+        with pytest.raises(ValueError, match="expected"):
+            steps.guess(*held, *bad)
+    with pytest.raises(ValueError, match="belongs to sensor 2 of 2"):
+        steps.hold_logistic(
+            np.zeros((2, 2)),
+            np.zeros((2, 2)),
+            np.array([0, 2], np.intc),
+            np.ones(2),
+            np.zeros(2),
+            0.1,
+        )
+    before = one.learner._B.copy()
+    with pytest.raises(ValueError, match=r"label must be 0\.\.1"):
+        steps.learn_all(*held, x, 2, np.empty((4, 2)), True)
+    x[0] = np.nan
+    assert steps.learn_all(*held, x, 1, np.empty((4, 2)), True) == 0
+    assert np.array_equal(one.learner._B, before)
+
+
+def test_memories_are_copied_and_pickled_without_what_is_held_for_the_c_file():
+    mine = taught("a", "b")
+    x = mine.encode({"a": 1.0, "b": 2.0})
+    said = mine.own(x)
+    for copied in (copy.deepcopy(mine), pickle.loads(pickle.dumps(mine))):
+        assert np.array_equal(copied.own(x), said)
+        copied.learn(x, 0)
+    assert np.array_equal(mine.own(x), said)

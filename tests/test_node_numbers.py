@@ -56,7 +56,7 @@ def test_a_rescue_is_counted_and_said(monkeypatch):
     assert found
     for degraded, warned in found:
         assert any("mended" in line or "least squares" in line for line in degraded)
-        assert {each.event for each in warned} == {"numbers rescued"}
+        assert "numbers rescued" in {each.event for each in warned}
 
 
 def test_a_matrix_that_rounding_spoiled_still_gives_its_root():

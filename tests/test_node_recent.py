@@ -29,6 +29,12 @@ def filled(*times_ms: int, size: int = 256) -> Recent:
     return recent
 
 
+def learn(recent: Recent, which: InstanceId) -> None:
+    found = recent.check(which)
+    assert isinstance(found, Entry)
+    recent.teach(found, 0)
+
+
 def reason(found: Entry | Refusal) -> str:
     assert isinstance(found, Refusal)
     return found.reason
@@ -37,19 +43,21 @@ def reason(found: Entry | Refusal) -> str:
 def test_second_label_for_an_instance_is_refused() -> None:
     """Learning it twice would count one instance as two."""
     recent = filled(10, 20)
-    assert isinstance(recent.claim(number(1)), Entry)
+    learn(recent, number(1))
     before = recent.state()
-    assert reason(recent.claim(number(1, "cellar"))) == "already-labelled"
-    assert reason(recent.claim(time_ms=10)) == "already-labelled"
+    assert reason(recent.check(number(1, "cellar"))) == "label-already-labelled"
+    assert reason(recent.check(time_ms=10)) == "label-already-labelled"
     assert recent.state() == before
-    assert isinstance(recent.claim(number(2)), Entry)
+    assert isinstance(recent.check(number(2)), Entry)
 
 
 def test_label_that_came_with_the_reading_is_the_first() -> None:
     """An instance learned at once is remembered as learned."""
     recent = Recent()
-    recent.remember(Entry.of(1, (number(1),), {"t": 1.0}, {}, learned=True))
-    assert reason(recent.claim(number(1))) == "already-labelled"
+    entry = Entry.of(1, (number(1),), {"t": 1.0}, {})
+    recent.remember(entry)
+    recent.teach(entry, 0)
+    assert reason(recent.check(number(1))) == "label-already-labelled"
     assert len(recent) == 1
 
 
@@ -57,9 +65,9 @@ def test_label_for_an_instance_long_gone_is_refused() -> None:
     """The ring is bounded: what has left it is as unknown as what never was."""
     recent = filled(*range(10), size=4)
     before = recent.state()
-    assert reason(recent.claim(number(6))) == "unknown-instance"
-    assert reason(recent.claim(number(11))) == "unknown-instance"
-    assert reason(recent.claim(time_ms=5, tolerance_ms=0)) == "unknown-instance"
+    assert reason(recent.check(number(6))) == "label-unknown-instance"
+    assert reason(recent.check(number(11))) == "label-unknown-instance"
+    assert reason(recent.check(time_ms=5, tolerance_ms=0)) == "label-unknown-instance"
     assert recent.state() == before
     assert len(recent) == 4
 
@@ -68,10 +76,10 @@ def test_number_that_comes_twice_means_the_later_instance() -> None:
     """A source whose numbers were set back uses one again."""
     recent = filled(10, 20)
     recent.remember(Entry.of(30, (number(1),), {"t": 3.0}, {}))
-    found = recent.claim(number(1))
+    found = recent.check(number(1))
     assert isinstance(found, Entry)
     assert found.time_ms == 30
-    assert isinstance(recent.claim(number(1, "cellar")), Entry)
+    assert isinstance(recent.check(number(1, "cellar")), Entry)
 
 
 def test_checking_a_label_does_not_use_it_up() -> None:
@@ -199,7 +207,7 @@ def test_restart_finds_the_same_instances(
         recent.remember(entry)
     again = Recent.from_state(msgpack.unpackb(msgpack.packb(recent.state())), size)
     for seq in labels:
-        ours, theirs = recent.claim(number(seq)), again.claim(number(seq))
+        ours, theirs = recent.check(number(seq)), again.check(number(seq))
         if isinstance(ours, Entry) and isinstance(theirs, Entry):
             assert (ours.values, ours.guesses) == (theirs.values, theirs.guesses)
         else:

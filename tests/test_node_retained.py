@@ -15,7 +15,7 @@ from test_service import World
 
 from edge_opid import log
 from edge_opid.config.node import ForeignConfig
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.background import BackgroundLink
 from edge_opid.link.options import MqttOptions
 from edge_opid.node.node import Node
 from edge_opid.service.systemd import Systemd
@@ -32,17 +32,12 @@ from edge_opid.wire import (
     encode,
     seal_desired,
 )
+from firmware_sim.live.toml import toml_table
 
 RECONNECTIONS = 20
-SETTINGS = f"""
-[node]
-site = "farm"
-node = "n1"
-classes = {list(CLASSES)}
-commit_s = 0.05
-""" + "".join(
-    f'[[sensors]]\nid = "{name}"\nreference = 0.0\nscale = 1.0\ntimeout_s = {timeout_s}\n'
-    f'[[foreign]]\nfilter = "esphome/{name}/state"\nsource = "{name}"\nfields = "{name}"\n'
+SETTINGS = toml_table("node", site="farm", node="n1", classes=CLASSES, commit_s=0.05) + "".join(
+    toml_table("[sensors]", id=name, reference=0.0, scale=1.0, timeout_s=timeout_s)
+    + toml_table("[foreign]", filter=f"esphome/{name}/state", source=name, fields=name)
     for name, timeout_s in {"door": 0.3, "attic": 600.0, "lamp": 600.0}.items()
 )
 
@@ -69,7 +64,7 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
         Mosquitto(tmp_path / "broker") as broker,
         listening(broker.port, "opid/1/farm/n1/event") as listener,
     ):
-        device = MqttLink(MqttOptions(client_id="device", port=broker.port))
+        device = BackgroundLink(MqttOptions(client_id="device", port=broker.port))
         device.start()
         device.publish("esphome/attic/state", b"0.5", retain=True)  # before the node's first life
         wait_until(lambda: device.counters.published == 1, "the attic's last word is kept")
@@ -99,7 +94,9 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
             wait_until(silent, "the door is dead")
             for _ in range(RECONNECTIONS):
                 before = service._link.counters.connections
-                thief = MqttLink(replace(service._link._options, will=None))  # takes the session
+                thief = BackgroundLink(
+                    replace(service._link._options, will=None)
+                )  # takes the session
                 thief.start()
                 wait_until(lambda n=before: service._link.counters.connections > n, "it is back")
                 thief.abort()
@@ -118,7 +115,7 @@ def test_a_retained_foreign_message_is_learned_once_whatever_the_broker_repeats(
 def test_what_a_broker_kept_is_refused_counted_and_logged_but_live_words_are_heard():
     """The same flag travels through the link in memory; the log says so at the 1st, 2nd, 4th."""
     out = io.StringIO()
-    log.set_up("warning", {}, out)
+    log.set_up("info", {}, out)
     world = World(node=Node(config(foreign=(ForeignConfig("esphome/a", "a", "a"),))))
     world.broker.publish(Outgoing("esphome/a", b"0.5", 0, True))
     world.service.start()
@@ -144,7 +141,7 @@ def test_a_retained_reading_of_ours_counts_once_by_its_number():
     rig.commit(200)
     assert rig.node.counts["readings"] == 1
     assert rig.node.state.local_models.learner.readings == 1
-    assert rig.node.state.silence.last["a"] == 100  # a copy is no sign of life
+    assert rig.node.state.last.heard_ms["a"] == 100  # a copy is no sign of life
 
 
 def test_a_retained_label_by_time_never_moves_on_to_the_next_instance():

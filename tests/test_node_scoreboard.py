@@ -7,7 +7,7 @@ import pytest
 
 from edge_opid.node.local_models import LocalModels
 from edge_opid.node.memories import Learning
-from edge_opid.node.scoreboard import Blend, Scoreboard
+from edge_opid.node.scoreboard import Blend, PredictorName, Scoreboard
 from edge_opid.wire import SensorDescription
 
 
@@ -83,8 +83,9 @@ def test_the_blend_is_the_one_computed_by_hand():
 def test_a_perfect_predictor_gets_all_the_weight_and_divides_nothing_by_zero():
     """Its squared error is 0, and the blend divides by it."""
     blend, right = Blend(), np.array([1.0, 0.0])
-    blend.record({"a": right, "b": right[::-1]}, 0)
-    np.testing.assert_allclose(blend.of({"a": right, "b": right[::-1]}), right, atol=1e-30)
+    both = {PredictorName.LONG: right, PredictorName.LATELY: right[::-1]}
+    blend.record(both, 0)
+    np.testing.assert_allclose(blend.of(both), right, atol=1e-30)
 
 
 def test_the_nodes_own_answer_follows_when_the_world_turns_over():

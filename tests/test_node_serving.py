@@ -40,7 +40,7 @@ class Fake:
 
 def serving(model, **changes):
     given = config(**changes)
-    return Rig(Node(given, [KEY.verify_key], ExternalModel(model, CLASSES)))
+    return Rig(Node(given, [KEY.verify_key], ExternalModel(model)))
 
 
 def read(rig, first, last, sensors="abc"):

@@ -16,6 +16,7 @@ from support.node_process import WAIT_S, NodeProcess, listening, wait_until
 from support.rig import CLASSES, KEY, TOPICS, description, desired, folded
 
 from edge_opid import Layout, Sensor, WoodburyLearner
+from edge_opid.node.inputs import apply
 from edge_opid.node.journal_records import (
     Accepted,
     Ordered,
@@ -42,25 +43,21 @@ from edge_opid.wire import (
     SummaryMessage,
     seal_desired,
 )
+from firmware_sim.live.toml import toml_table
 
 READINGS, SILENT_AFTER, DEPLOYED_AFTER = 5_000, 2_000, 3_000
 GATHERED = 30
 REFERENCE, SCALE = 0.5, 2.0
-SETTINGS = f"""
-[node]
-site = "farm"
-node = "n1"
-classes = {list(CLASSES)}
-vanishing = ["b"]
-rate_per_second = 100000.0
-rate_burst = 100000
-commit_s = 0.2
-commit_records = 64
-[gateway]
-keys = ["{KEY.verify_key.encode().hex()}"]
-""" + "".join(
-    f'[[sensors]]\nid = "{name}"\nreference = {REFERENCE}\nscale = {SCALE}\n'
-    f"timeout_s = {timeout_s}\n"
+UNHINDERED = {"rate_per_second": 1e5, "rate_burst": 10**5}
+OFTEN = {"commit_s": 0.2, "commit_records": 64}
+SETTINGS = toml_table(
+    "node", UNHINDERED | OFTEN, site="farm", node="n1", classes=CLASSES, vanishing=["b"]
+)
+SETTINGS += toml_table("gateway", keys=[KEY.verify_key.encode().hex()])
+SETTINGS += "".join(
+    toml_table(
+        "[sensors]", id=name, reference=REFERENCE, scale=SCALE, timeout_s=timeout_s, hold_s=0.0
+    )  # the plain script holds nothing either
     for name, timeout_s in {"a": 600.0, "b": 0.3, "c": 600.0}.items()
 )
 
@@ -154,7 +151,7 @@ def test_the_state_is_that_of_the_same_inputs_without_mqtt(story):
     _, node, _, _, inputs = story
     state = NodeState(node.config.node)
     for change in inputs:
-        state.apply(change)
+        apply(state, change)
     assert pack_state(state.state()) == node.snapshot()
     assert state.local_models.learner.readings > READINGS - SILENT_AFTER
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.rig import CLASSES, Rig, desired, folded
@@ -10,6 +12,7 @@ from test_node_life import accuracy, live, world
 from edge_opid import Layout
 from edge_opid.node.scoreboard import Scoreboard
 from edge_opid.node.trial import KEPT, Trial
+from edge_opid.wire import SensorDescription
 
 LAYOUT = Layout(["a", "b", "c"])
 
@@ -77,6 +80,30 @@ def test_a_good_model_is_not_doubted_for_what_its_new_sensor_had_not_said_yet():
     assert rig.node.counts["model-doubted"] == 0
     assert {each.predictor for each in rig.predictions()[-100:]} == {"model"}
     assert rig.node.status(20_000).degraded == ()
+
+
+def test_a_lie_about_a_replaced_sensor_is_seen_through_though_the_new_one_has_said_nothing_yet():
+    """The old `a` is retired, then another one takes its role in another unit; only a liar labels.
+
+    With the new sensor at its reference in every old instance the turned weights look harmless.
+    """
+    rows, labels = world(400)
+    rig = Rig.make()
+    live(rig, rows[:100], labels[:100])
+    before = rig.node.state.local_models.sensors["a"]
+    new = SensorDescription(id="a-2", role="a", reference=-50.0, scale=before.scale * 9)
+    kept = desired(1).sensors[1:]
+    rig.order(replace(desired(1), sensors=kept))
+    again = rig.reborn(rig.frozen(), len(rig.durable))  # what it remembers of `a` is in its state
+    layout = Layout(["a", "b", "c"])
+    good, column = fitted(rows, labels, layout), layout.columns.index("a")
+    turned = 0.1 * good
+    turned[column] = good[column, [1, 2, 0]]
+    again.order(replace(desired(2, 2), sensors=(new, *kept), weights=folded(turned)))
+    doubt = again.node.state.doubted
+    assert doubt is not None
+    assert doubt.right < doubt.own / 2
+    assert again.node.state.local_models.sensors["a-2"] == new
 
 
 def test_a_doubted_model_is_served_once_labels_speak_for_it():

@@ -14,13 +14,16 @@ import pytest
 from support.store_life import SMALL, state_after
 
 from edge_opid import log
+from edge_opid.config.node import NodeConfig, SensorConfig
 from edge_opid.link import Will
-from edge_opid.node.actions import Append, Commit, Publish, Release, Warn
+from edge_opid.node.actions import Append, Commit, Publish, Release
+from edge_opid.reasons import NodeReason
 from edge_opid.service.clock import SteadyClock
 from edge_opid.service.loop import NodeLoop
 from edge_opid.service.status_file import read_status
 from edge_opid.service.systemd import Systemd
 from edge_opid.store import Store
+from edge_opid.tally import LogLine, Tally
 from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.testing.memory_broker import Outgoing
 from edge_opid.wire import Status, decode
@@ -34,6 +37,10 @@ PREDICTION = "opid/1/farm/n1/prediction"
 class FakeNode:  # its methods take what `Node`'s take
     """Has `Node`'s interface, and keeps every payload: its state is all of them, in order."""
 
+    config = NodeConfig(
+        site="farm", node="n1", classes=("fresh", "stale"), sensors=(SensorConfig(id="temp"),)
+    )
+
     def __init__(self, commit_records: int = 2) -> None:
         self.commit_records = commit_records
         self.history: list[bytes] = []
@@ -42,7 +49,8 @@ class FakeNode:  # its methods take what `Node`'s take
         self.order: list[str] = []
         self.pending = 0
         self.due: list[object] = []
-        self.link_trouble = ""
+        self.link_trouble = self.warming_up = ""
+        self.tally = Tally()
         self.durable = True
 
     def restore(self, snapshot, records, *, durable=True):
@@ -57,6 +65,9 @@ class FakeNode:  # its methods take what `Node`'s take
         self.pending += 1
         actions = [Append(payload), Publish(PREDICTION, b"p")]
         return [*actions, Commit()] if self.pending % self.commit_records == 0 else actions
+
+    def start(self, now_ms):  # noqa: ARG002
+        return []
 
     def tick(self, now_ms):  # noqa: ARG002
         self.calls["tick"] += 1
@@ -161,6 +172,21 @@ def working(_operation, _name, _step):
 
 
 # --- as it should be ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_predictions_go_out_at_the_qos_that_was_asked_for_and_all_else_at_1(qos):
+    """Whoever chose 0 for predictions must not lose the acknowledgement of a reading."""
+    world = World(prediction_qos=qos)
+    world.ears.subscribe(["opid/#"], 1)
+    world.service.start()
+    world.send(b"1", b"2")
+    world.rounds(2)
+    heard = []
+    while (delivery := world.ears.poll()) is not None:
+        heard.append((delivery.topic, delivery.qos))
+    assert {each for each in heard if each[0] == PREDICTION} == {(PREDICTION, qos)}
+    assert {each for each in heard if each[0] == ACK} == {(ACK, 1)}
 
 
 def test_a_delivery_is_released_and_acknowledged_after_its_commit_and_not_before():
@@ -338,7 +364,7 @@ def test_a_kept_state_is_not_saved_for_another_commit_than_its_own():
     world = World()
     world.service.start()
     world.disk.fail = lambda _, name, __: errno.ENOSPC if "snapshot" in name else None
-    while world.service.counts["snapshot_refused"] < 3:
+    while world.service.counts["snapshot-refused"] < 3:
         world.send(b"x" * 300)
         world.rounds(seconds=0.1)
     world.disk.fail = working
@@ -375,7 +401,7 @@ def test_a_journal_that_filled_up_while_snapshots_were_refused_is_emptied_when_t
             break
     segments = [name for name in world.disk.files if name.startswith("journal")]
     assert len(segments) == SMALL.segments_max
-    assert world.service.counts["snapshot_refused"] > 3
+    assert world.service.counts["snapshot-refused"] > 3
     world.disk.fail = working
     world.send(*(b"more" for _ in range(20)))
     world.rounds(30, seconds=0.1)
@@ -439,11 +465,11 @@ def test_what_the_node_says_of_itself_is_logged_and_counted(caplog):
     world = World()
     world.service.start()
     sentence = "model 7 is doubted: right in 3 of 64"
-    world.node.due = [Warn("model doubted", times, {"why": sentence}) for times in (1, 2, 3)]
+    world.node.due = [LogLine(NodeReason.MODEL_DOUBTED, n, {"why": sentence}) for n in (1, 2)]
     world.send(b"1")
     with caplog.at_level("WARNING", "edge_opid"):
         world.rounds(3)
-    lines = [record for record in caplog.records if record.getMessage() == "model doubted"]
+    lines = [record for record in caplog.records if record.getMessage() == "weights doubted"]
     assert [line.fields for line in lines] == [{"why": sentence, "count": n} for n in (1, 2)]
 
 
@@ -455,8 +481,8 @@ def test_a_publication_that_is_refused_is_counted_and_logged(caplog):
     world.node.due = [Publish(PREDICTION, b"%d" % i) for i in range(7)]
     with caplog.at_level("WARNING", "edge_opid"):
         world.rounds()
-    assert world.service.counts["publish_refused"] == 5
-    refused = [record for record in caplog.records if "refused" in record.getMessage()]
+    assert world.service.counts["unsent-queue-full"] == 5
+    refused = [r for r in caplog.records if r.getMessage() == "publication dropped"]
     assert [record.fields["count"] for record in refused] == [1, 2, 4]
     world.broker.restart()
     world.rounds(2)
@@ -520,9 +546,9 @@ def test_the_status_file_is_written_through_no_planted_link(tmp_path):
     assert victim.read_text() == "precious"
     assert not path.is_symlink()
     assert read_status(path)["online"] is True
-    assert world.service.counts["status_file_refused"] == 0
+    assert world.service.counts["status-file-refused"] == 0
     left = {each.name for each in folder.iterdir() if not each.is_symlink()}
-    assert left == {"status.json"}
+    assert left == {"status.json", "status.json.watch"}
 
 
 def test_a_status_file_that_cannot_be_written_is_counted_and_nothing_else(tmp_path):
@@ -530,7 +556,7 @@ def test_a_status_file_that_cannot_be_written_is_counted_and_nothing_else(tmp_pa
     world.service.start()
     world.send(b"1", b"2")
     world.rounds()
-    assert world.service.counts["status_file_refused"] == 1
+    assert world.service.counts["status-file-refused"] == 1
     assert world.durable() == [b"1", b"2"]
 
 

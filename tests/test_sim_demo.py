@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from support.mosquitto import Mosquitto, find_mosquitto
 
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.background import BackgroundLink
 from edge_opid.link.options import MqttOptions
 from firmware_sim.live import broker as live_broker
 from firmware_sim.live.broker import open_broker
@@ -41,8 +41,6 @@ def needs_amqtt() -> None:
 def start(folder: Path, *given: str) -> subprocess.Popen[str]:
     temporary = folder / "temporary"
     temporary.mkdir()
-    # What a shell runs in the background is deaf to Ctrl-C, and so are its children and theirs.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         [sys.executable, "-m", "firmware_sim", "run", *given, "--out", str(folder / "out")],
         stdout=subprocess.PIPE,
@@ -131,7 +129,7 @@ def retained(broker: Mosquitto, folder: Path) -> list[str]:
     credentials = folder / "me.credentials"
     credentials.touch(mode=0o600)
     credentials.write_text("me\ns3cret\n")
-    link = MqttLink(MqttOptions(client_id="me", port=broker.port, credentials=credentials))
+    link = BackgroundLink(MqttOptions(client_id="me", port=broker.port, credentials=credentials))
     link.subscribe(["opid/1/#", "end"])
     link.start()
     try:

@@ -22,6 +22,7 @@ FOUND_BY = {
     "version-used-twice": {"version used twice"},
     "sensor-trusts-the-broker": {"reading lost"},
     "acknowledge-across-boots": {"reading lost"},
+    "sent-boot-joined": {"reading twice"},
     "thread-dies-silently": {"no agreement", "readings stuck"},
     "retained-learned-twice": {"reading twice"},
 }

@@ -15,6 +15,7 @@ from support.mosquitto import find_mosquitto
 from edge_opid.node import journal_records
 from edge_opid.node.journal_records import Accepted
 from edge_opid.store import RealDisk, Store
+from firmware_sim.live.processes import WAIT_S
 from firmware_sim.resets.job import SOURCE, Job
 from firmware_sim.resets.judge import JudgeError, Verdict, judge
 from firmware_sim.resets.relay import HOST, Relay
@@ -23,7 +24,6 @@ from firmware_sim.resets.run import main, run
 SEED = 195  # its first break, after three seconds, spares nobody
 BOOT = 9
 READINGS = 5
-WAIT_S = 60.0  # for a busy machine; nothing is judged by its speed
 
 
 def small(folder, nodes: int, seconds: float, plant: str | None = None):

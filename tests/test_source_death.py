@@ -10,8 +10,7 @@ import pytest
 from edge_opid.link import LinkError, MqttOptions
 from edge_opid.link.versions import Versions
 from edge_opid.source import SourceError, connect
-
-PATIENCE_S = 10.0
+from firmware_sim.live.processes import WAIT_S
 
 
 def ended(*_: object) -> str:
@@ -22,8 +21,8 @@ def test_source_whose_link_thread_ended_says_so(tmp_path: Path, monkeypatch) -> 
     """`send` went on succeeding, nothing was sent, and nothing said so."""
     monkeypatch.setattr(Versions, "choose", ended)
     broker = MqttOptions(client_id="box", host="127.0.0.1", port=1)
-    with connect("farm", "n1", "box", folder=tmp_path, broker=broker) as source:
-        deadline = time.monotonic() + PATIENCE_S
+    with connect("farm", "n1", "box", folder=tmp_path, broker=broker, connect_s=0) as source:
+        deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             try:
                 source._link.check()

@@ -20,8 +20,7 @@ import pytest
 from support.source_station import Station
 
 from edge_opid.source import Source, SourceError, SpoolError
-
-WAIT_S = 20.0
+from firmware_sim.live.processes import WAIT_S
 
 
 class Failing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -21,11 +22,10 @@ from support.source_station import (
 )
 
 from edge_opid.link import MqttOptions
-from edge_opid.link.mqtt import MqttLink
+from edge_opid.link.background import BackgroundLink
 from edge_opid.source import ReadingNumber, Source, SpoolError, SpoolFullError
 from edge_opid.testing import MemoryBroker, MemoryLink
-
-WAIT_S = 20.0
+from firmware_sim.live.processes import WAIT_S
 
 
 def test_readings_arrive_once_in_order_with_their_numbers(tmp_path: Path) -> None:
@@ -74,11 +74,12 @@ def test_killed_again_and_again_nothing_is_lost(tmp_path: Path) -> None:
     """Twenty lives, each killed at a random moment, on a lossy network: all applied, once."""
     station = Station(tmp_path, loss=0.3)
     dice = random.Random(7)
-    numbers: list[ReadingNumber] = []
+    temps: list[float] = []
     for _ in range(20):
         source = station.source()
         for _ in range(dice.randrange(60)):
-            numbers.append(source.send({"temp": 1.0}))
+            temps.append(float(len(temps)))
+            source.send({"temp": temps[-1]})
             if dice.random() < 0.2:
                 station.clock.now += 1.0
                 station.receiver.pump()
@@ -86,7 +87,7 @@ def test_killed_again_and_again_nothing_is_lost(tmp_path: Path) -> None:
         station.kill(source)
     last = station.source()
     station.run(last, seconds=20_000.0)
-    assert [number for number, _ in station.receiver.applied] == numbers
+    assert station.receiver.temps() == temps
     assert last.counters.lost == 0
     last.close()
 
@@ -143,6 +144,53 @@ def test_full_spool_refuses_and_the_number_is_not_used_up(tmp_path: Path) -> Non
     assert [number for number, _ in station.receiver.applied] == sent
     assert [number.seq for number in sent] == list(range(1, len(sent) + 1))
     source.close()
+
+
+def test_backlog_of_thirty_lives_takes_two_acknowledgements(tmp_path: Path) -> None:
+    """A boot for each reading, and one boot a commit: cron's scripts never caught up."""
+    station = Station(tmp_path)
+    first = station.source()
+    first.send({"temp": 0.0})
+    station.receiver.pump()  # applied, and …
+    station.kill(first)
+    station.broker.crash(forget=True)  # … its acknowledgement is lost: it must keep its number
+    station.broker.restart()
+    station.receiver.pump()  # it is back before anything is sent again
+    for n in range(1, 30):
+        life = station.source()
+        life.send({"temp": float(n)})
+        station.kill(life)
+    last = station.source()
+    last.send({"temp": 30.0})
+    for _ in range(2):
+        last.pump()
+        station.receiver.pump()
+    last.pump()
+    assert last.drained()
+    assert station.receiver.temps() == [float(n) for n in range(31)]
+    assert last.counters.renumbered == 30
+    assert last.counters.lost == 0
+    last.close()
+
+
+def test_disk_without_room_to_join_lives_brings_them_one_by_one(tmp_path: Path) -> None:
+    """Joining needs as much room again; where there is none, slowly is better than never."""
+    station = Station(tmp_path)
+    for n in range(5):
+        life = station.source()
+        life.send({"temp": float(n)})
+        station.kill(life)
+    last = station.source()
+
+    def full(*_: object) -> int:
+        raise SpoolError(errno.ENOSPC, "no room")
+
+    last._spool.renumber = full  # type: ignore[method-assign]
+    station.run(last)
+    assert station.receiver.temps() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert last.counters.faults == 1
+    assert last.counters.renumbered == last.counters.lost == 0
+    last.close()
 
 
 def test_dropped_readings_leave_no_gap_for_the_node_to_wait_at(tmp_path: Path) -> None:
@@ -236,7 +284,7 @@ def test_thousand_readings_over_mosquitto_survive_its_death(tmp_path: Path) -> N
     """The broker is killed in the middle and forgets it all; 1,000 readings are applied once."""
     with Mosquitto(tmp_path / "broker") as broker:
         links = [
-            MqttLink(
+            BackgroundLink(
                 MqttOptions(
                     client_id=name,
                     port=broker.port,
@@ -277,7 +325,7 @@ def test_background_thread_ends_with_the_source(tmp_path: Path) -> None:
     """Without a broker, too, leaving the `with` block is quick and leaves no thread behind."""
     before = threading.active_count()
     began = time.monotonic()
-    link = MqttLink(MqttOptions(client_id="sensor", port=1, reconnect_first_s=0.02))
+    link = BackgroundLink(MqttOptions(client_id="sensor", port=1, reconnect_first_s=0.02))
     settings = config(tmp_path, background=True)
     with Source(settings, link, encode_reading, decode_reading, decode_ack) as source:
         source.send({"temp": 1.0})

@@ -12,7 +12,7 @@ from edge_opid.source import ReadingNumber, ResendWindow
 def filled(count: int, **options: float) -> ResendWindow:
     window = ResendWindow(**options)  # type: ignore[arg-type]
     for seq in range(1, count + 1):
-        window.add(ReadingNumber(1, seq), bytes([seq]))
+        window.add(ReadingNumber(1, seq), b"")
     return window
 
 
@@ -39,18 +39,89 @@ def test_slow_node_that_answers_gets_no_copies() -> None:
     assert window.resent == 0
 
 
-def test_repeated_acknowledgement_brings_everything_after_it_once() -> None:
-    """The node asks for a gap by repeating itself; asking ten times brings one copy."""
+def test_node_that_asks_gets_everything_after_it_ever_more_seldom() -> None:
+    """A gap that copies do not close must not be answered with a window of copies a second."""
     window = filled(5)
     due(window, 0.0)
     window.acknowledge(ReadingNumber(1, 2), 0.5)
-    assert not window.acknowledge(ReadingNumber(1, 2), 0.6)  # too soon: it may still be on its way
-    assert due(window, 0.6) == []
-    for _ in range(10):
-        window.acknowledge(ReadingNumber(1, 2), 2.0)
-    assert due(window, 2.0) == [3, 4, 5]
-    assert due(window, 2.1) == []
-    assert len(window) == 3
+    window.grant_request(ReadingNumber(1, 2), 0.6)
+    assert due(window, 0.6) == []  # too soon: they may still be on their way
+    granted = []
+    for tenth in range(10, 200):
+        window.grant_request(ReadingNumber(1, 2), tenth / 10)
+        if window.resent > len(granted) * 3:
+            granted.append(tenth / 10)
+            assert due(window, tenth / 10) == [3, 4, 5]
+    assert granted == [1.5, 3.5, 7.5, 15.5]
+    window.acknowledge(ReadingNumber(1, 3), 20.0)  # progress, and patience begins anew
+    window.grant_request(ReadingNumber(1, 3), 21.0)
+    assert due(window, 21.0) == [4, 5]
+    assert len(window) == 2
+
+
+def test_node_that_asks_is_sent_half_as_much_until_it_gets_on() -> None:
+    """A backlog beyond the node's rate limit was sent, refused and sent again, window by window."""
+    window = filled(200, size=64)
+    assert due(window, 0.0) == list(range(1, 65))
+    window.grant_request(ReadingNumber(1, 0), 5.0)
+    assert due(window, 5.0) == list(range(1, 33))
+    window.grant_request(ReadingNumber(1, 0), 10.0)
+    assert due(window, 10.0) == list(range(1, 17))
+    window.acknowledge(ReadingNumber(1, 16), 15.0)
+    assert due(window, 15.0) == list(range(17, 37))
+    for news in range(20, 100):
+        window.acknowledge(ReadingNumber(1, news), float(news))
+        due(window, float(news))
+    assert sum(pending.sent for pending in window._pending) == 64
+    assert window.resent == 64 + 32
+
+
+def test_repeated_acknowledgement_breeds_no_copies() -> None:
+    """Each copy is answered with an acknowledgement; were each of those answered with copies …"""
+    window = filled(256)
+    due(window, 0.0)
+    window.acknowledge(ReadingNumber(1, 2), 0.5)
+    for second in range(1, 10):
+        assert not window.acknowledge(ReadingNumber(1, 2), float(second))
+        assert due(window, float(second)) == []
+    assert window.resent == 0
+
+
+def test_slow_node_that_answers_beyond_the_question_gets_no_more_copies() -> None:
+    """It had the rest all the time, in the broker's queue: one question a stall, and no storm."""
+    window = filled(200)
+    due(window, 0.0)
+    for stall in range(10):
+        now = 20.0 * stall
+        assert len(due(window, now + 10.0)) == 1
+        assert window.acknowledge(ReadingNumber(1, 20 * stall + 19), now + 20.0)
+        assert due(window, now + 20.0) == []
+    assert window.resent == 10
+
+
+def test_lost_window_is_sent_again_in_growing_steps() -> None:
+    """An answer that ends where the question ended says that nothing else has arrived."""
+    window = filled(200)
+    due(window, 0.0)
+    asked = [due(window, 10.0)]
+    window.add(ReadingNumber(1, 201), b"")  # sent later, and not in doubt
+    assert due(window, 11.0) == [201]
+    while asked[-1]:
+        window.acknowledge(ReadingNumber(1, asked[-1][-1]), 15.0)
+        asked.append(due(window, 15.0))
+    assert [len(each) for each in asked] == [1, 4, 16, 64, 115, 0]
+    assert [seq for each in asked for seq in each] == list(range(1, 201))
+    assert len(window) == 1
+
+
+def test_broker_that_forgot_is_sent_everything_at_once() -> None:
+    """Its session is gone, and with it what waited there for the node."""
+    window = filled(5)
+    due(window, 0.0)
+    window.resend_all(1.0)
+    assert due(window, 1.0) == [1, 2, 3, 4, 5]
+    assert due(window, 10.9) == []
+    assert len(window) == 5
 
 
 def test_old_acknowledgement_frees_nothing() -> None:

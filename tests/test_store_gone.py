@@ -12,18 +12,11 @@ from support.rig import CLASSES
 from edge_opid.source import connect
 from edge_opid.store import RealDisk, Store, StoreError
 from edge_opid.wire import Ack, Channel, Status
+from firmware_sim.live.toml import toml_table
 
-SETTINGS = f"""
-[node]
-site = "farm"
-node = "n1"
-classes = {list(CLASSES)}
-commit_s = 0.05
-[[sensors]]
-id = "a"
-reference = 0.0
-scale = 1.0
-"""
+SETTINGS = toml_table("node", site="farm", node="n1", classes=CLASSES, commit_s=0.05) + toml_table(
+    "[sensors]", id="a", reference=0.0, scale=1.0
+)
 
 
 def deleted(folder):
@@ -53,16 +46,22 @@ def replaced(folder):
         path.rename(folder / path.name)
 
 
+def bereft(disk, lost, folder):
+    """A store with one record committed before its folder was lost, and one pending since."""
+    store, _ = Store.open(disk)
+    store.append(b"kept")
+    store.commit()
+    lost(folder)
+    store.append(b"pending")
+    return store
+
+
 @pytest.mark.parametrize("lost", [deleted, moved, covered, emptied, replaced])
 def test_a_commit_that_the_next_start_would_not_find_is_refused(tmp_path, lost):
     """The kernel takes writes and syncs of a file that has lost its name."""
     folder = tmp_path / "state"
     with RealDisk(folder) as disk:
-        store, _ = Store.open(disk)
-        store.append(b"kept")
-        store.commit()
-        lost(folder)
-        store.append(b"pending")
+        store = bereft(disk, lost, folder)
         for _ in range(3):
             with pytest.raises(StoreError, match=str(folder)) as caught:
                 store.commit()
@@ -76,11 +75,7 @@ def test_a_folder_that_is_back_takes_what_had_to_wait(tmp_path, lost):
     """The disk is mounted again, or the folder moved back: nobody has to restart the node."""
     folder = tmp_path / "state"
     with RealDisk(folder) as disk:
-        store, _ = Store.open(disk)
-        store.append(b"kept")
-        store.commit()
-        lost(folder)
-        store.append(b"pending")
+        store = bereft(disk, lost, folder)
         with pytest.raises(StoreError):
             store.commit()
         with pytest.raises(StoreError):
@@ -120,7 +115,7 @@ def test_a_node_whose_folder_is_gone_acknowledges_nothing_and_says_so(tmp_path):
         assert acknowledged() == 10
         assert source.pending == 10
         assert list(node.state_folder.iterdir()) == []
-        assert "reason=state-gone" in node.log()
+        assert "reason=commit-failed why=state-gone" in node.log()
 
         node.state_folder.rmdir()
         (tmp_path / "elsewhere").rename(node.state_folder)

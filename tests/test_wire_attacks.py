@@ -353,7 +353,8 @@ def test_a_matrix_without_numbers_is_refused() -> None:
 
 SENSOR = {"id": "t-1", "role": "temp", "reference": 0.0, "scale": 1.0, "timeout_s": 60.0}
 CONTRADICTIONS = [
-    ("label", "label_by_time", Label, {"time_ms": ...}, "content"),
+    ("label", "label_by_time", Label, {"from_ms": NOON_MS}, "content"),
+    ("backwards", "label_of_a_stretch", Label, {"until_ms": 1}, "content"),
     ("label twice", "label_by_number", Label, {"time_ms": 1}, "content"),
     ("class not scored", "prediction", Prediction, {"label": "neu"}, "content"),
     ("negative accuracy", "status", Status, {"accuracy": {"bridge": -0.1}}, "range"),
@@ -370,7 +371,7 @@ CONTRADICTIONS = [
     ),
     ("replaces itself", "sensor_deployed", SensorDeployed, {"replaces": "pm-2"}, "content"),
     ("rho zero", "summary", SummaryMessage, {"rho": 0.0}, "range"),
-    ("too wide", "summary", SummaryMessage, {"width": 161}, "range"),
+    ("too wide", "summary", SummaryMessage, {"width": 321}, "range"),
     ("summed over twice", "summary", SummaryMessage, {"sensors": ["pm-1", "pm-1"]}, "content"),
     ("vanishes unsummed", "summary", SummaryMessage, {"sensors": ["pm-2"]}, "content"),
     ("summed over nobody knows what", "summary", SummaryMessage, {"sensors": ...}, "missing"),
@@ -406,9 +407,9 @@ def test_fields_that_contradict_each_other_are_refused(
 
 
 def test_a_layout_wider_than_promised_is_refused() -> None:
-    """Six sensors with 32 hats each are 192 columns, although they are only six."""
+    """Eleven sensors with 32 hats each are 352 columns, although they are only eleven."""
     knots = [float(knot) for knot in range(32)]
-    sensors = [{**SENSOR, "id": f"s{i}", "role": f"r{i}", "knots": knots} for i in range(6)]
+    sensors = [{**SENSOR, "id": f"s{i}", "role": f"r{i}", "knots": knots} for i in range(11)]
     assert refusal(changed("desired", sensors=sensors, vanishing=[]), Desired) == "content"
 
 

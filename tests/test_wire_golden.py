@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from nacl.signing import SigningKey
 from edge_opid.wire import (
     LIMITS,
     MESSAGES_ON,
+    READABLE,
     SCHEMA_VERSION,
     Ack,
+    AllReadings,
+    Asked,
     Desired,
     Example,
     InstanceId,
@@ -21,14 +25,18 @@ from edge_opid.wire import (
     Message,
     Prediction,
     Reading,
+    ScaleMeasured,
     SensorDeployed,
     SensorDescription,
+    SensorRemeasured,
     SensorRetired,
     SensorReturned,
     SensorSilent,
     Status,
     SummaryMessage,
+    Undo,
     Weights,
+    WireError,
     decode,
     encode,
     open_desired,
@@ -54,6 +62,17 @@ EXAMPLES: dict[str, Message] = {
     "reading_unlabelled": Reading(3, 13, NOON_MS + 1000, {"attic-temp": -0.25}),
     "label_by_number": Label("frisch", instance=INSTANCE),
     "label_by_time": Label("schwül", time_ms=NOON_MS),
+    "label_now": Label("schwül"),
+    "label_of_a_stretch": Label("schwül", from_ms=NOON_MS, until_ms=NOON_MS + 7_200_000),
+    "undo": Undo(),
+    "undo_by_number": Undo(INSTANCE),
+    "asked": Asked(
+        instance=INSTANCE,
+        time_ms=NOON_MS,
+        label="schwül",
+        confidence=0.5625,
+        scores={"schwül": 0.5625, "frisch": 0.4375},
+    ),
     "ack": Ack(3, 12),
     "ack_behind": Ack(3, 12, newest=9),
     "prediction": Prediction(
@@ -64,6 +83,16 @@ EXAMPLES: dict[str, Message] = {
         model_version=7,
         layout_version=2,
         predictor="bridge",
+    ),
+    "prediction_sure": Prediction(
+        instance=INSTANCE,
+        time_ms=NOON_MS,
+        label="unknown",
+        scores={"frisch": 0.5625, "schwül": 0.4375},
+        model_version=0,
+        layout_version=2,
+        predictor="own",
+        confidence=0.5625,
     ),
     "status": Status(
         online=True,
@@ -81,6 +110,10 @@ EXAMPLES: dict[str, Message] = {
     "sensor_retired": SensorRetired("pm-1", NOON_MS, "end of life"),
     "sensor_silent": SensorSilent("pm-1", NOON_MS, NOON_MS - 60_000),
     "sensor_returned": SensorReturned("pm-1", NOON_MS),
+    "sensor_remeasured": SensorRemeasured("pm-1", NOON_MS),
+    "scale_measured": ScaleMeasured(
+        "pm-1", at_ms=NOON_MS, reference=12.5, scale=4.0, knots=(-8.0, 0.5, 8.0)
+    ),
     "sensor_deployed": SensorDeployed(
         "pm-2",
         role="pm25",
@@ -114,6 +147,22 @@ EXAMPLES: dict[str, Message] = {
         evidence=4990.5,
         gram=to_bytes([4.0, 1.0, 3.0]),
         moment=to_bytes([[1.0, -1.0], [0.5, -0.5]]),
+    ),
+    "summary_of_all_readings": SummaryMessage(
+        layout_version=2,
+        width=2,
+        classes=2,
+        sensors=("pm-1",),
+        vanishing=("pm-1",),
+        lam=1.0,
+        rho=0.01,
+        readings=50,
+        evidence=49.5,
+        gram=to_bytes([4.0, 1.0, 3.0]),
+        moment=to_bytes([[1.0, -1.0], [0.5, -0.5]]),
+        everything=AllReadings(
+            readings=5000, evidence=4990.5, gram=to_bytes([400.0, 100.0, 300.0])
+        ),
     ),
     "desired": Desired(
         site="farm",
@@ -174,11 +223,29 @@ def test_the_seal_stays_as_it_is() -> None:
     assert open_desired(golden("desired_sealed"), [KEY.verify_key]) == desired
 
 
-def test_the_json_of_a_prediction_stays_as_it_is() -> None:
-    """Dashboards read these names."""
-    prediction = EXAMPLES["prediction"]
-    assert isinstance(prediction, Prediction)
-    assert to_json(prediction) == golden("prediction_json")
+IN_JSON = sorted(name for name, message in EXAMPLES.items() if type(message) in READABLE)
+
+
+@pytest.mark.parametrize("name", IN_JSON)
+def test_the_json_that_the_world_reads_stays_as_it_is(name: str) -> None:
+    """Dashboards, templates of Home Assistant and alert rules know these names."""
+    pinned = (GOLDEN / f"{name}.json").read_text().rstrip("\n").encode()
+    assert to_json(EXAMPLES[name]) == pinned
+
+
+@pytest.mark.parametrize("name", IN_JSON)
+def test_a_message_in_json_says_what_it_says_in_msgpack(name: str) -> None:
+    """A gateway hears nodes of both forms on one topic."""
+    message = EXAMPLES[name]
+    assert decode(to_json(message), type(message)) == decode(encode(message), type(message))
+
+
+@pytest.mark.parametrize("name", sorted({*EXAMPLES} - {*IN_JSON}))
+def test_what_machines_exchange_is_not_taken_in_json(name: str) -> None:
+    """One form each is enough there, and none that is hundreds of times slower to refuse."""
+    message = EXAMPLES[name]
+    with pytest.raises(WireError):
+        decode(b'{"v": 1, "kind": "' + message.kind.encode() + b'"}', type(message), SensorSilent)
 
 
 def test_every_message_has_a_golden_file() -> None:
@@ -186,11 +253,15 @@ def test_every_message_has_a_golden_file() -> None:
     pinned = {type(message) for message in EXAMPLES.values()}
     assert pinned == {kind for kinds in MESSAGES_ON.values() for kind in kinds} | {Desired}
     files = {path.stem for path in GOLDEN.glob("*.hex")}
-    assert files == {*EXAMPLES, "desired_sealed", "prediction_json"}
+    assert files == {*EXAMPLES, "desired_sealed"}
+    assert {path.stem for path in GOLDEN.glob("*.json")} == {*IN_JSON}
 
 
 def test_a_summary_of_the_usual_size_needs_less_than_the_limit() -> None:
-    """75 columns and 3 classes: 12.3 kB of numbers, a sixth of the largest payload, and names."""
+    """75 columns and 3 classes: 12.3 kB of numbers, a sixth of the largest payload, and names.
+
+    The sums of all readings are 11.4 kB more.
+    """
     numbers, names = 75 * 76 // 2 + 75 * 3, tuple(f"s-{i:02}" for i in range(74))
     gram, moment = bytes(4 * 75 * 76 // 2), bytes(4 * 75 * 3)
     summary = SummaryMessage(
@@ -208,3 +279,7 @@ def test_a_summary_of_the_usual_size_needs_less_than_the_limit() -> None:
     )
     named = 4 * numbers + 74 * len("-s-00")
     assert named < len(encode(summary)) < named + 200 < LIMITS.payload_bytes_max / 5
+    everything = AllReadings(readings=10, evidence=10.0, gram=gram)
+    with_all = replace(summary, everything=everything)
+    added = len(encode(with_all)) - len(encode(summary))
+    assert 2 * 75 * 76 == len(gram) < added < len(gram) + 60

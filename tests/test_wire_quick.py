@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import msgpack
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edge_opid.wire import (
     Ack,
@@ -18,6 +21,8 @@ from edge_opid.wire import (
     WireError,
     decode,
     encode,
+    encode_as,
+    encode_prediction,
 )
 from edge_opid.wire.codec import QUICK_BYTES_MAX, read_carefully, read_quickly
 
@@ -37,6 +42,7 @@ USUAL = (
         model_version=4,
         layout_version=2,
         predictor="own",
+        confidence=0.7,
     ),
 )
 BY_KIND = {type(each).kind: type(each) for each in USUAL}
@@ -135,13 +141,76 @@ def test_unknown_key_is_ignored_and_a_key_twice_is_refused() -> None:
     assert caught.value.reason == "duplicate"
 
 
-def test_what_is_large_or_has_arrays_is_left_to_the_reader() -> None:
+def test_the_largest_reading_is_read_quickly_and_what_is_larger_or_has_arrays_is_not() -> None:
     """Bytes that could be made to build much are looked at one by one."""
-    values = {f"s{place}": float(place) for place in range(160)}
-    large = encode(Reading(1, 1, 1, {**{f"{k}-{'x' * 24}": v for k, v in values.items()}}))
-    assert len(large) > QUICK_BYTES_MAX
-    assert quickly(large) is None
-    assert len(decode(large, Reading).values) == 160
-    status = encode(Status(online=True, layout_version=1, model_version=1, silent=("temp",)))
-    assert read_quickly(status, {"status": Status}) is None
-    assert decode(status, Status).silent == ("temp",)
+    values = {f"s{place}-{'x' * 24}": float(place) for place in range(160)}
+    large = Reading(1, 1, 1, values, "fresh")
+    assert quickly(encode(large)) == large
+    counts = {f"{'y' * 27}-{place}": 10**9 for place in range(160)}
+    status = Status(online=True, layout_version=1, model_version=1, counts=counts)
+    roomy = Status(online=True, layout_version=1, model_version=1, counts=counts, silent=("temp",))
+    longer = msgpack.packb({**msgpack.unpackb(encode(status)), "more": "z" * 4000})
+    assert len(longer) > QUICK_BYTES_MAX
+    for payload in (longer, encode(roomy)):
+        assert read_quickly(payload, {"status": Status}) is None
+        assert decode(payload, Status).counts == counts
+
+
+def nested(depth: int) -> bytes:
+    """Maps in maps, and in each as many short keys as fit."""
+    inner = b"".join(b"\xa1" + bytes([97 + k]) + b"\x80" for k in range(14))
+    return b"\x8f" + inner + b"\xa1z" + (nested(depth - 1) if depth else b"\x80")
+
+
+def test_what_the_quick_way_can_be_made_to_build_is_small() -> None:
+    """8 kB of maps in maps: a decoder that builds whatever it is told to would make megabytes."""
+    payload = nested(170)
+    assert QUICK_BYTES_MAX - 600 < len(payload) <= QUICK_BYTES_MAX
+    tracemalloc.start()
+    try:
+        assert quickly(payload) is None
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 1_000_000, most
+
+
+IDS = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,10}", fullmatch=True)
+LINES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=16)
+SHARES = st.floats(0.0, 1.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["json", "msgpack"]),
+    st.builds(InstanceId, IDS, st.integers(0, 2**53 - 1), st.integers(1, 2**53 - 1)),
+    st.integers(0, 2**53 - 1),
+    st.dictionaries(LINES, SHARES, min_size=1, max_size=8),
+    st.tuples(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1)),
+    SHARES,
+)
+def test_a_prediction_written_at_once_has_the_bytes_of_one_that_is_checked(
+    form, instance, time_ms, scores, versions, confidence
+) -> None:
+    """Quotes, backslashes and letters of any script in a class, and every float."""
+    label = next(iter(scores))
+    message = Prediction(
+        instance=instance,
+        time_ms=time_ms,
+        label=label,
+        scores=scores,
+        model_version=versions[0],
+        layout_version=versions[1],
+        predictor="own",
+        confidence=confidence,
+    )
+    written = encode_prediction(form, instance, time_ms, label, scores, versions, "own", confidence)
+    assert written == encode_as(form, message)
+    assert decode(written, Prediction) == message
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_a_prediction_that_is_not_finite_is_refused_and_not_written(form) -> None:
+    for bad in (float("nan"), float("inf")):
+        with pytest.raises(WireError, match="finite"):
+            encode_prediction(form, NUMBER, 7, "a", {"a": bad, "b": 0.5}, (0, 0), "own", 0.5)

@@ -134,8 +134,12 @@ def test_every_service_hears_what_it_needs_and_nothing_else() -> None:
             if any(map(each.matches, filters))
         ]
 
-    assert heard(mine.node_filters()) == ["n1/reading/attic", "n1/label", "n1/desired"]
-    assert heard(mine.source_filters("attic")) == ["n1/ack/attic"]
+    assert heard(mine.node_filters()) == [
+        "n1/reading/attic",
+        "n1/label",
+        "n1/label/now",
+        "n1/desired",
+    ]
     assert heard(gateway_filters()) == [
         f"{node}/{what}" for node in ("n1", "n2") for what in ("status", "event", "summary")
     ]

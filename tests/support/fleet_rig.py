@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +29,14 @@ from support.rig import KEY, Rig
 CLASSES = ("calm", "busy", "alarm")
 SITE = "street"
 FITTED: dict[bytes, FitRecord] = {}
-POLICY = Policy(settle_s=1, silence_s=60, summary_wait_s=5, first_batch=30, batch_max=120)
+POLICY = Policy(
+    settle_s=1,
+    silence_s=60,
+    summary_wait_s=5,
+    first_batch=30,
+    batch_max=120,
+    overlap_readings=0,  # test_gateway_overlap.py has them
+)
 
 
 class SeenWorld:
@@ -212,6 +220,18 @@ class FleetRig:
             self.decide(lambda: self.gateway.tick(self.now_ms))
             self.deliver()
 
+    def read_all(self, times: int) -> None:
+        """So many instances of every node in turn."""
+        for _ in range(times):
+            for name in self.names:
+                self.read(name)
+
+    def learn_for_a_while(self, times: int) -> None:
+        """Every node is known, has learned, and has uploaded what it knows."""
+        self.pass_s(2)
+        self.read_all(times)
+        self.pass_s(31)
+
     def read(self, name: str, only=None, labelled: bool = True, extra=None) -> None:
         """One instance of everything the node's sensors see, or of `only` these sensors."""
         rig = self.nodes[name]
@@ -242,3 +262,12 @@ class FleetRig:
             if (status.version, status.layout_version) != (order.version, order.layout_version):
                 return False
         return not [k for k in self.gateway.publisher.unreported() if k[1] in self.awake]
+
+
+def save_to_file(source: FleetStore, path: Path) -> None:
+    stored, changes = source.fleet(), source.changes(100)
+    with FleetStore.open(f"sqlite:///{path}") as target:
+        target.save([*stored.nodes, *stored.sensors, *stored.orders, *changes, *stored.layouts])
+        for change in changes:
+            parts = source.members(change.id), source.fits(change.id), source.examples(change.id)
+            target.save([record for records in parts for record in records])

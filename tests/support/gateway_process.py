@@ -15,6 +15,7 @@ from pathlib import Path
 from edge_opid.source import Source, connect
 from edge_opid.wire import Channel, Event, NodeTopics, Prediction, decode, encode
 from firmware_sim.live import services
+from firmware_sim.live.toml import toml_table
 from support.fleet_rig import CLASSES, SITE, SeenWorld
 from support.mosquitto import Mosquitto
 from support.node_process import WAIT_S, NodeProcess, listening, wait_until
@@ -37,21 +38,18 @@ class GatewayProcess(services.GatewayProcess):
     def __init__(
         self, folder: Path, port: int, nodes: Sequence[str], url: str = "", policy: str = POLICY
     ) -> None:
-        group = f'[[groups]]\nid = "air"\nsite = "{SITE}"\nclasses = {list(CLASSES)}\n'
-        super().__init__(folder, port, KEY, policy, f"{group}nodes = {list(nodes)}\n", url)
+        group = toml_table("[groups]", id="air", site=SITE, classes=CLASSES, nodes=nodes)
+        super().__init__(folder, port, KEY, policy, group, url)
 
 
 def node_settings(node: str, roles: Sequence[str]) -> str:
     """A node whose sensors are standardised already."""
-    sensors = "".join(
-        f'[[sensors]]\nid = "{role}-{node}"\nrole = "{role}"\nreference = 0.0\nscale = 1.0\n'
-        "timeout_s = 1.0\n"
-        for role in roles
-    )
+    unhindered = {"rate_per_second": 1e5, "rate_burst": 10**5, "commit_s": 0.2}
+    standard = {"reference": 0.0, "scale": 1.0, "timeout_s": 1.0}
     return (
-        f'[node]\nsite = "{SITE}"\nnode = "{node}"\nclasses = {list(CLASSES)}\n'
-        "rate_per_second = 100000.0\nrate_burst = 100000\ncommit_s = 0.2\n"
-        f'[gateway]\nkeys = ["{KEY.verify_key.encode().hex()}"]\n{sensors}'
+        toml_table("node", unhindered, site=SITE, node=node, classes=CLASSES)
+        + toml_table("gateway", keys=[KEY.verify_key.encode().hex()])
+        + "".join(toml_table("[sensors]", standard, id=f"{r}-{node}", role=r) for r in roles)
     )
 
 

@@ -8,24 +8,35 @@ from contextlib import contextmanager
 from typing import Any
 
 from edge_opid.link import Delivery, Link, LinkEvent, MqttOptions
-from edge_opid.link.mqtt import MqttLink
-from firmware_sim.live.processes import wait_until
+from edge_opid.link.background import BackgroundLink
+from firmware_sim.live.processes import WAIT_S, wait_until
 
-__all__ = ["WAIT_S", "link_to", "next_event", "take", "wait_until"]
-
-WAIT_S = 10.0
+__all__ = ["WAIT_S", "link_to", "next_event", "take", "visitor", "wait_until"]
 
 
 @contextmanager
-def link_to(port: int, **options: Any) -> Iterator[MqttLink]:
+def link_to(port: int, **options: Any) -> Iterator[BackgroundLink]:
     """A started link that reconnects at once; it vanishes without a goodbye."""
     quick = {"client_id": "n1", "reconnect_first_s": 0.02, "reconnect_most_s": 0.1}
-    link = MqttLink(MqttOptions(port=port, **{**quick, **options}))
+    link = BackgroundLink(MqttOptions(port=port, **{**quick, **options}))
     link.start()
     try:
         yield link
     finally:
         link.abort()
+
+
+@contextmanager
+def visitor(port: int, *filters: str, client_id: str = "tester") -> Iterator[BackgroundLink]:
+    """A link that is connected, hears these filters, and says goodbye."""
+    link = BackgroundLink(MqttOptions(client_id=client_id, port=port, persistent=False))
+    link.subscribe(filters)
+    link.start()
+    link.wait_connected(WAIT_S)
+    try:
+        yield link
+    finally:
+        link.stop()
 
 
 def take(link: Link, count: int, *, acknowledge: bool = True) -> list[Delivery]:
@@ -42,7 +53,7 @@ def take(link: Link, count: int, *, acknowledge: bool = True) -> list[Delivery]:
     return taken
 
 
-def next_event(link: MqttLink, kind: type) -> LinkEvent:
+def next_event(link: BackgroundLink, kind: type) -> LinkEvent:
     """The next event of this kind; others are passed over."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:

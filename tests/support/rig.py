@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from nacl.signing import SigningKey
 
 from edge_opid.config.node import NodeConfig, SensorConfig
-from edge_opid.node.actions import Append, Commit, Publish, Release, Warn
+from edge_opid.node.actions import Append, Commit, Publish, Release
 from edge_opid.node.node import Node
+from edge_opid.tally import LogLine
 from edge_opid.wire import (
     Ack,
     Channel,
@@ -82,7 +83,7 @@ class Rig:
     pending: list[bytes] = field(default_factory=list)
     published: list[tuple[str, bytes, bool]] = field(default_factory=list)
     released: list[object] = field(default_factory=list)
-    warned: list[Warn] = field(default_factory=list)
+    warned: list[LogLine] = field(default_factory=list)
     disk_full: bool = False
 
     @classmethod
@@ -98,7 +99,7 @@ class Rig:
                     self.published.append((topic, payload, retain))
                 case Release(token):
                     self.released.append(token)
-                case Warn():
+                case LogLine():
                     self.warned.append(action)
                 case Commit():
                     self.commit(now_ms)

@@ -162,7 +162,7 @@ sensors = st.builds(
     role=texts,
     state=st.sampled_from(SensorState),
     since_ms=numbers,
-    timeout_s=reals,
+    timeout_s=st.none() | reals,
     reference=st.none() | reals,
     scale=st.none() | reals,
     knots=st.lists(reals, max_size=3).map(tuple),

@@ -24,9 +24,11 @@ CONFIG = NodeConfig(
     site="farm",
     node="n1",
     classes=("fresh", "stale"),
-    sensors=tuple(SensorConfig(name, reference=0.0, scale=1.0) for name in ("temp", "co2")),
+    sensors=tuple(
+        SensorConfig(name, reference=0.0, scale=1.0, timeout_s=60.0) for name in ("temp", "co2")
+    ),
     vanishing=("co2",),
-    prediction_format="json",
+    format="json",
 )
 
 
@@ -44,7 +46,7 @@ def lived(node: Node) -> list[dict]:
 
 def main(path: str) -> None:
     """Two nodes with the same life, one of which serves the file."""
-    served = Node(CONFIG, external_model=ExternalModel(load_tflite(Path(path)), CONFIG.classes))
+    served = Node(CONFIG, external_model=ExternalModel(load_tflite(Path(path))))
     alone = Node(CONFIG)
     found = {"served": lived(served), "alone": lived(alone)}
     found["degraded"] = list(served.status(200_000).degraded)

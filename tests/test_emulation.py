@@ -1,0 +1,102 @@
+"""The parts of `make pi` that decide: what a page says, what a power cut leaves of a disk."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from emulation.crash_points import must_have
+from emulation.pages import RASPBERRY_PI, README, commands
+from emulation.write_log import BLOCK, FLUSH, FUA, MAGIC, CrashedDisk, LogError, Request, requests
+
+SECTOR = 512
+
+
+def entry(sector, data, flags=0):
+    head = struct.pack("<QQQQ", sector, len(data) // SECTOR, flags, 0)
+    return head.ljust(SECTOR, b"\0") + data
+
+
+def written(path, *entries, magic=MAGIC):
+    head = struct.pack("<QQQI", magic, 1, len(entries), SECTOR).ljust(SECTOR, b"\0")
+    path.write_bytes(head + b"".join(entries))
+    return path
+
+
+def test_a_log_of_writes_is_read_to_its_last_whole_entry(tmp_path):
+    """The emulator was killed in the middle of a write: the half entry is no entry."""
+    whole = [entry(8, b"a" * BLOCK), entry(0, b"", FLUSH)]
+    log = written(tmp_path / "log", *whole, entry(16, b"b" * BLOCK)[:-1])
+    assert [(each.at, each.data[:1], each.is_flush) for each in requests(log)] == [
+        (4096, b"a", False),
+        (0, b"", True),
+    ]
+    assert [each.end for each in requests(log)] == [
+        2 * SECTOR + BLOCK,
+        3 * SECTOR + BLOCK,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("log", "complaint"),
+    [
+        ({"magic": 1}, "does not begin as a log"),
+        ({"flags": FUA}, "durable by itself"),
+    ],
+)
+def test_a_log_that_is_not_understood_is_refused(tmp_path, log, complaint):
+    """Read wrongly, it would promise less than the disk did, and no loss would be found."""
+    first = entry(0, b"a" * BLOCK, log.get("flags", 0))
+    path = written(tmp_path / "log", first, magic=log.get("magic", MAGIC))
+    with pytest.raises(LogError, match=complaint):
+        list(requests(path))
+
+
+def test_a_cut_keeps_what_was_flushed_and_any_part_of_the_rest():
+    """A disk that kept everything, or nothing, of what was not flushed would be a kind one."""
+    blocks = [bytes([n]) * BLOCK for n in range(1, 7)]
+    life = [Request(n * BLOCK, data, False, 0) for n, data in enumerate(blocks)]
+    life.insert(3, Request(0, b"", True, 0))
+    chance, seen = random.Random(1), set()
+    for _ in range(200):
+        disk = CrashedDisk(bytes(6 * BLOCK), life)
+        assert disk.after(0, chance) == bytes(6 * BLOCK)
+        found = disk.after(len(life), chance)
+        assert found[: 3 * BLOCK] == b"".join(blocks[:3])
+        rest = [found[n * BLOCK : (n + 1) * BLOCK] for n in range(3, 6)]
+        assert all(
+            each in (bytes(BLOCK), block) for each, block in zip(rest, blocks[3:], strict=True)
+        )
+        seen.add(tuple(any(each) for each in rest))
+    assert len(seen) == 8  # every subset
+
+
+def test_a_cut_before_the_flush_promises_nothing():
+    life = [Request(0, b"x" * BLOCK, False, 0), Request(0, b"", True, 0)]
+    found = {CrashedDisk(bytes(BLOCK), life).after(1, random.Random(n)) for n in range(20)}
+    assert found == {bytes(BLOCK), b"x" * BLOCK}
+
+
+def test_what_had_to_be_there_is_what_was_acknowledged_before_the_cut():
+    """An acknowledgement that came later must not count, or a right state would be called lost."""
+    noted = [(100, 3), (200, 8), (300, 9)]
+    assert [must_have(noted, end) for end in (0, 99, 100, 250, 1000)] == [0, 0, 3, 8, 9]
+
+
+def test_the_pages_have_lines_for_a_raspberry_pi():
+    """A page is rewritten, and `make pi` has nothing left to carry out."""
+    assert any("opid-node init" in line for line in commands(README.read_text("utf-8")))
+    page = RASPBERRY_PI.read_text("utf-8")
+    for heading in ("With the Debian package", "With pip, 64 bits", "With pip, 32 bits"):
+        assert any("opid-node init" in line for line in commands(page, heading))
+    with pytest.raises(ValueError, match="no section is called 'Nowhere'"):
+        commands(page, "Nowhere")
+
+
+def test_what_the_readme_tells_an_owner_of_a_pi_is_what_make_pi_carries_out():
+    """The README is edited, and its lines are no longer those that somebody has tried."""
+    tried = {each.split("#")[0].strip() for each in commands(RASPBERRY_PI.read_text("utf-8"))}
+    shown = [each.split("#")[0].strip() for each in commands(README.read_text("utf-8"))]
+    assert [each for each in shown if each not in tried] == []
