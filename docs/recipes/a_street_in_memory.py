@@ -23,7 +23,7 @@ for time_s in np.arange(0.0, 86_400.0, 30.0):
     if time_s == 43_200.0:
         alive = layout.retire("co")
         layout, learner = alive, layout.change_to(alive).follow(learner)
-    x = layout.encode({name: values[name] for name in layout.names}, drop_gated=True)
+    x = layout.encode({name: values[name] for name in layout.names})
     label = street.classes.index(street.label(truth))
     hits.append(learner.score_then_learn(x, label).all_sensors.argmax() == label)
 print(f"morning: {np.mean(hits[:1440]):.0%} right with {len(bought)} sensors")

@@ -13,7 +13,7 @@ from edge_opid.node.actions import Publish
 from edge_opid.node.node import Node
 
 CONFIG = """
-node = { site = "home", node = "north", classes = ["dry", "fine"], prediction_format = "json" }
+node = { site = "home", node = "north", classes = ["dry", "fine"] }
 state = { folder = "state" }
 sensors = [{ id = "fern", reference = 40.0, scale = 15.0 }]
 [[foreign]]
@@ -30,4 +30,4 @@ for action in node.handle(topic, b'{"soil_moisture": 15, "linkquality": 90}', 40
     if isinstance(action, Publish):
         print(action.topic, json.loads(action.payload)["label"])
 node.handle(topic, b"\xff\x00", 5000, None)
-print({name: count for name, count in node.counts.items() if "refused" in name})
+print({str(name): count for name, count in node.counts.items() if "refused" in name})
