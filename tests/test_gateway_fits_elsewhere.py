@@ -15,11 +15,13 @@ from support.mortal_fits import deadly_if_odd, hangs_twice
 from support.mortal_fits import job as mortal_job
 
 from edge_opid.wire import SensorDescription
+from gateway.fitting import elsewhere
 from gateway.fitting.elsewhere import DEATHS_MAX, ProcessPlace, fitter_for
 from gateway.fitting.job import FitJob
 from gateway.fitting.settings import FitSettings, Where
 from gateway.fitting.worker import FitFailed, ThreadFitter
 from gateway.registry import ChangeRecord, ExampleRecord, FitRecord, LayoutRecord
+from gateway.workers import kill_workers
 
 WAIT_S = 60.0
 ROLES = ("co", "no", "pm")
@@ -143,6 +145,21 @@ def test_a_fitter_that_is_stopped_while_it_fits_ends_at_once(tmp_path):
     fitter.stop()
     outcomes_of(fitter, 1)
     assert not lives_on(worker)
+
+
+def test_a_pool_that_several_threads_find_broken_is_ended_by_one_of_them(tmp_path, monkeypatch):
+    """A stop breaks the pool under the thread that waits: its pipes must not be closed twice."""
+    ended = []
+    monkeypatch.setattr(
+        elsewhere, "kill_workers", lambda pool: (ended.append(pool), kill_workers(pool))
+    )
+    place = ProcessPlace(1, hangs_twice)
+    fitter = ThreadFitter(place, 1, place.stop)
+    fitter.submit(mortal_job(1, tmp_path), 7)
+    pid_in(tmp_path / "0.pid")
+    fitter.stop()
+    outcomes_of(fitter, 1)
+    assert len(ended) == 1
 
 
 def test_workers_do_not_outlive_a_gateway_that_was_killed():

@@ -73,9 +73,12 @@ class ProcessPlace:
             return self._pool
 
     def _drop(self, pool: ProcessPoolExecutor) -> None:
+        # Several threads may find the same pool broken, and `stop` breaks it: whoever takes it out
+        # ends it, since a pool that is shut down twice at once closes its pipes twice.
         with self._lock:
-            if self._pool is pool:
-                self._pool = None
+            if self._pool is not pool:
+                return
+            self._pool = None
         kill_workers(pool)
 
     def stop(self) -> None:
@@ -83,7 +86,7 @@ class ProcessPlace:
         with self._lock:
             self._stopped, pool = True, self._pool
         if pool is not None:
-            kill_workers(pool)
+            self._drop(pool)
 
 
 class DaskPlace:
