@@ -27,7 +27,7 @@ from gateway.clock import GatewayClock
 from gateway.loop import GatewayLoop
 from gateway.store import DatabaseError, FleetStore
 
-DOCS = Path(__file__).parent.parent / "docs"
+UNIT = Path(__file__).parent.parent / "gateway" / "opid-gateway.service"
 NODES = ("n1", "n2")
 
 
@@ -102,7 +102,7 @@ def test_what_waits_for_its_database_is_alive_for_systemd_and_says_what_for():
 
 def test_systemd_takes_the_unit_and_starts_the_gateway_again_whatever_ended_it(tmp_path):
     """No unit was shipped: what had ended stayed ended."""
-    text = (DOCS / "opid-gateway.service").read_text("utf-8")
+    text = UNIT.read_text("utf-8")
     for line in ("Type=notify", "Restart=always", "RestartPreventExitStatus=2", "UMask=0077"):
         assert f"\n{line}\n" in text
     assert "\nWatchdogSec=" in text
