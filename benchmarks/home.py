@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -177,12 +177,18 @@ class Scores:
     silences: int = 0
 
     @classmethod
-    def of(cls, name: str, said: Iterable[str | None], messages: Sequence[Message]) -> Scores:
+    def of(
+        cls,
+        name: str,
+        said: Iterable[str | None],
+        messages: Sequence[Message],
+        silences: int = 0,
+    ) -> Scores:
         """From what was said of each reading; None counts as wrong."""
         hits: dict[int, list[bool]] = {}
         for label, message in zip(said, messages, strict=True):
             hits.setdefault(message.stretch, []).append(label == CLASSES[message.present])
-        return cls(name, [float(np.mean(each)) for _, each in sorted(hits.items())])
+        return cls(name, [float(np.mean(each)) for _, each in sorted(hits.items())], silences)
 
     def __str__(self) -> str:
         return f"| {self.name} | {' | '.join(f'{each:.4f}' for each in self.stretches)} |"
@@ -359,30 +365,28 @@ def _matched(
     return said, silences
 
 
-def compare(data: Path, speeds: Sequence[float], minutes: int = 0) -> list[Scores]:
-    """Everybody's accuracy; the library comes first."""
+def compare(data: Path, speeds: Sequence[float], minutes: int = 0) -> Iterator[Scores]:
+    """Everybody's accuracy, as each is done; the library comes first."""
     messages = recording(data, minutes)
     scored = readings(messages)
-    results = [Scores.of("library, held values, offline", offline(messages), scored)]
-    said, silences = in_process(messages)
-    results.append(Scores.of("node, times of the recording", said, scored))
-    results[-1].silences = silences
-    said, silences = in_process(messages, proposed(messages))
-    results.append(Scores.of("the same, as discover proposes", said, scored))
-    results[-1].silences = silences
+
+    def scores(name: str, outcome: tuple[list[str | None], int]) -> Scores:
+        said, silences = outcome
+        return Scores.of(name, said, scored, silences)
+
+    yield scores("library, held values, offline", (offline(messages), 0))
+    yield scores("node, times of the recording", in_process(messages))
+    yield scores("the same, as discover proposes", in_process(messages, proposed(messages)))
     for speed in speeds:
         with tempfile.TemporaryDirectory() as folder:
-            said, silences = live(messages, speed, Path(folder))
-        results.append(Scores.of(f"opid-node and mosquitto, {speed:g} times as fast", said, scored))
-        results[-1].silences = silences
+            outcome = live(messages, speed, Path(folder))
+        yield scores(f"opid-node and mosquitto, {speed:g} times as fast", outcome)
         with tempfile.TemporaryDirectory() as folder:
             settings = discovered(messages, Path(folder) / "discover")
-            said, silences = live(messages, speed, Path(folder), settings)
-        results.append(Scores.of("the same, as opid-node discover printed", said, scored))
-        results[-1].silences = silences
-    results.append(Scores.of('always "empty"', ["empty"] * len(scored), scored))
-    results.append(Scores.of("the last truth heard", last_truth(messages), scored))
-    return results
+            outcome = live(messages, speed, Path(folder), settings)
+        yield scores("the same, as opid-node discover printed", outcome)
+    yield scores('always "empty"', (["empty"] * len(scored), 0))
+    yield scores("the last truth heard", (last_truth(messages), 0))
 
 
 def main() -> None:
@@ -393,10 +397,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     add_json_option(parser)
     options = parser.parse_args()
-    results = compare(options.data, options.speeds, options.minutes)
-    print("| who | " + " | ".join(PARTS) + " |\n|---|---|---|---|")
-    for each in results:
-        print(each)
+    print("| who | " + " | ".join(PARTS) + " |\n|---|---|---|---|", flush=True)
+    results = []
+    for each in compare(options.data, options.speeds, options.minutes):
+        results.append(each)
+        print(each, flush=True)
     library = results[0]
     for each in results[1:-2]:
         behind = max(a - b for a, b in zip(library.stretches, each.stretches, strict=True))
