@@ -1,7 +1,7 @@
 """Five hundred made-up disasters: nothing acknowledged is lost, nothing is done twice, all agree.
 
-`make soak` runs 10,000 (`SEEDS=2000` some more of them here). A seed that fails prints a command that repeats
-it, with as few faults as do it.
+`make soak` runs 10,000, and `SEEDS=2000` more of them here. A seed that fails prints a command that
+repeats it, with as few faults as do it.
 """
 
 from __future__ import annotations
