@@ -39,16 +39,22 @@ def shares_of_other_labels(learner, sums, rho, X):
 
 
 @pytest.mark.parametrize("rho", [1.0, 1e-3])
-def test_a_million_readings_at_condition_1e6_cost_at_most_half_a_percent_of_labels(make, rho):
-    """A million updates in float32, against a float64 solve, for both classifiers."""
+def test_a_million_readings_at_condition_1e6_cost_at_most_half_a_percent_of_labels(
+    make, native_name, rho
+):
+    """A million updates in float32, against a float64 solve, for both classifiers.
+
+    The NumPy twin rounds as the compiled steps do and takes many times as long: it has a tenth.
+    """
     stream, sums = Stream(WIDTH, condition=1e6), Sums()
+    readings = MILLION if native_name == "compiled" else MILLION // 10
     learner = make(VANISHING, SURVIVING, 3, rho=rho)
     born = learner.nbytes
-    for X, y in stream.chunks(MILLION):
+    for X, y in stream.chunks(readings):
         learner.learn_many(X, y)
         sums.add(X, y)
     assert 0.5 < np.linalg.cond(sums.gram) / 1e6 < 2
-    assert (learner.readings, learner.nbytes) == (MILLION, born)
+    assert (learner.readings, learner.nbytes) == (readings, born)
     arrays = [value for value in learner.state().values() if isinstance(value, np.ndarray)]
     assert all(np.isfinite(array).all() for array in arrays)
     assert np.linalg.eigvalsh(learner.inverse().astype(np.float64)).min() > 0

@@ -186,23 +186,26 @@ def test_the_first_file_lists_what_the_broker_has_and_a_node_runs_with_it(tmp_pa
         assert heard
 
 
-def test_the_unit_in_the_docs_is_the_one_that_init_writes():
-    docs = Path(__file__).resolve().parents[1] / "docs"
-    for name, package in (("opid-node", "edge_opid/service"), ("opid-gateway", "gateway")):
-        unit = f"{name}.service"
-        assert (docs / unit).resolve() == docs.parent / package / unit
-        text = (docs / unit).read_text()
+REPOSITORY = Path(__file__).resolve().parents[1]
+UNITS = {
+    "opid-node": REPOSITORY / "edge_opid/service/opid-node.service",
+    "opid-gateway": REPOSITORY / "gateway/opid-gateway.service",
+}
+
+
+def test_the_shipped_units_run_what_the_pages_install_as_their_own_user():
+    for name, unit in UNITS.items():
+        text = unit.read_text()
         assert f"ExecStart=/opt/{name}/bin/{name} run /etc/{name}/" in text
         assert f"User={name}\nGroup={name}\nStateDirectory={name}\n" in text
         assert re.search(r"(?m)^RestartPreventExitStatus=2$", text)
 
 
-@pytest.mark.parametrize("name", ["opid-node", "opid-gateway"])
+@pytest.mark.parametrize("name", sorted(UNITS))
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_understands_every_line_of_the_units(tmp_path, name):
     """A misspelt key is a warning in the log that nobody reads, and a limit that does not hold."""
-    docs = Path(__file__).resolve().parents[1] / "docs"
-    text = (docs / f"{name}.service").read_text()
+    text = UNITS[name].read_text()
     unit = tmp_path / f"{name}.service"
     unit.write_text(text.replace(f"/opt/{name}/bin/{name}", "/bin/true"))
     command = ["systemd-analyze", "verify", str(unit)]
