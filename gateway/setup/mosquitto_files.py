@@ -86,7 +86,7 @@ CENTRAL_PERSISTENCE = """\
 
 # Sessions and retained messages outlive a restart. The brokers of sites forget what they sent once
 # it is acknowledged, so every change is saved at once. Without the two autosave lines a crash here
-# loses everything that is on its way (docs/brokers.md).
+# loses everything that waits for a gateway, and nodes have to say it again (docs/brokers.md).
 persistence true
 autosave_on_changes true
 autosave_interval 1
