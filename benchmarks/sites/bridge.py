@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +38,7 @@ from edge_opid.node.node import Node
 from edge_opid.wire import Channel, Example, InstanceId, NodeTopics, Reading, decode, encode
 from edge_opid.wire.topics import gateway_filters
 from firmware_sim.live.mosquitto import Mosquitto, free_port
-from firmware_sim.live.processes import LiveError, wait_until
+from firmware_sim.live.processes import LiveError, Together, wait_until
 from gateway.decisions import actions as of_gateway
 from gateway.decisions.gateway import Gateway
 from gateway.policy import Group, Policy
@@ -57,33 +56,29 @@ STEP_MS = 10  # of our clock, for one reading
 SAVING = ("autosave_on_changes true\n", "autosave_interval 1\n")
 
 
-class BridgedSite:
+class BridgedSite(Together):
     """A central broker, a site's broker, a node at the one and a gateway at the other."""
 
     def __init__(self, folder: Path, *, autosave: bool = True, events_max: int = 10_000) -> None:
+        super().__init__()
         self._folder, self._autosave = folder, autosave
-        self._stack = ExitStack()
         self.heard: set[bytes] = set()
         """All that came to the gateway."""
         self._now_ms, self._seq = int(time.time() * 1000), 0
         key = SigningKey.generate()
         sensors = tuple(SensorConfig(name, reference=0.0, scale=1.0) for name in ("hum", "temp"))
-        rate = {"rate_per_second": 1e6, "rate_burst": 10**6, "commit_records": 1}
-        config = NodeConfig(site=SITE, node=NODE, classes=CLASSES, sensors=sensors, **rate)
+        config = NodeConfig(
+            site=SITE,
+            node=NODE,
+            classes=CLASSES,
+            sensors=sensors,
+            rate_per_second=1e6,
+            rate_burst=10**6,
+            commit_records=1,
+        )
         self.decides = Node(config, [key.verify_key])
         policy = Policy(settle_s=0, batch_max=events_max, first_batch=events_max)
         self.book = Gateway(policy, [Group(GROUP, SITE, CLASSES, (NODE,))], key)
-
-    def __enter__(self) -> BridgedSite:
-        try:
-            self._open()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _open(self) -> None:
         home, central, local = self._folder / "fleet", free_port(), free_port()
@@ -117,7 +112,7 @@ class BridgedSite:
 
     def _broker(self, name: str, conf: Path, port: int) -> Mosquitto:
         broker = Mosquitto(self._folder / name, config=conf, port=port)
-        return self._stack.enter_context(broker)
+        return self.stack.enter_context(broker)
 
     def _link(self, credentials: Path, port: int, *filters: str) -> BackgroundLink:
         options = MqttOptions(
@@ -130,7 +125,7 @@ class BridgedSite:
         link = BackgroundLink(options)
         link.subscribe(filters)
         link.start()
-        self._stack.callback(link.stop, 1.0)
+        self.stack.callback(link.stop, 1.0)
         link.wait_connected(30.0)
         return link
 

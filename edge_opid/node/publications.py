@@ -20,7 +20,7 @@ from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 
 from edge_opid.config.node import NodeConfig
-from edge_opid.node.actions import Action, Publish
+from edge_opid.node.actions import Publish
 from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
 from edge_opid.node.state import NodeState
 from edge_opid.reasons import NodeReason, Reason
@@ -74,7 +74,7 @@ class Publications:
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
 
-    def publish(self, effect: Effect, state: NodeState, now_ms: int) -> list[Action]:
+    def publish(self, effect: Effect, state: NodeState, now_ms: int) -> list[Publish]:
         """What is to be sent, logged or only counted of an effect."""
         match effect:
             case Noted():
