@@ -225,6 +225,10 @@ class NodeReason(Reason):
     )  # fmt: skip
     EXAMPLE = "example", COUNTED, "", "Labelled instances reported to the gateway."
     INTRODUCTION = "introduction", COUNTED, "", "Introductions sent to the gateway."
+    REPEATED = (
+        "repeated", COUNTED, "",
+        "Messages sent again, since the gateway had not confirmed them.",
+    )  # fmt: skip
     ANNOUNCED = (
         "announced", COUNTED, "", "Announcements to Home Assistant.", "", HOMEASSISTANT,
     )  # fmt: skip

@@ -53,6 +53,7 @@ asked              w      -              -            -      -              -   
 status             w      -              -            -      -              -            r        r        -
 event              w      -              -            -      -              -            r        rw       -
 summary            w      -              -            -      -              -            r        r        -
+confirmed          r      -              -            -      -              -            w        r        -
 desired            r      -              -            -      -              -            w        r        -
 """  # noqa: E501 - a table
 NOBODYS = [

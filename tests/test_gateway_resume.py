@@ -12,7 +12,24 @@ from nacl.signing import SigningKey
 from support.fleet_rig import CLASSES, SITE, FleetRig
 from support.rig import KEY
 
-from edge_opid.wire import Channel, Desired, NodeTopics, SensorDeployed, SensorRetired, open_desired
+from edge_opid.wire import (
+    REPEATED,
+    Channel,
+    Confirmed,
+    Desired,
+    Example,
+    InstanceId,
+    NodeTopics,
+    SensorDeployed,
+    SensorRetired,
+    SummaryMessage,
+    Topic,
+    decode,
+    decode_on,
+    digest,
+    encode,
+    open_desired,
+)
 from gateway.decisions.gateway import Gateway
 from gateway.policy import Group, Policy
 from gateway.recall import recalled
@@ -20,6 +37,7 @@ from gateway.registry.fleet import Fleet
 
 QUICK = Policy(settle_s=1, silence_s=30, summary_wait_s=3, first_batch=20, batch_max=20)
 NAMES = ("n1", "n2")
+HEARD = (Channel.EVENT, Channel.SUMMARY)
 
 
 def story(crashes=None, copies=1) -> FleetRig:
@@ -277,3 +295,70 @@ def test_a_wave_cut_in_the_middle_goes_on_after_the_restart(monkeypatch):
     fleet.pass_s(10)
     assert fleet.agreed()
     assert {fleet.status(name).layout_version for name in NAMES} == {2}
+
+
+class ForgetfulBroker(FleetRig):
+    """A broker that has confirmed, and then lost, the first copy of what a node says once."""
+
+    def __post_init__(self) -> None:
+        self.lost: set[tuple[str, bytes]] = set()
+        super().__post_init__()
+
+    def _deliver(self, topic: str, payload: bytes) -> None:
+        channel = Topic.parse(topic).channel
+        once = channel in HEARD and isinstance(decode_on(channel, payload), REPEATED)
+        if once and (topic, payload) not in self.lost:
+            self.lost.add((topic, payload))
+            return
+        super()._deliver(topic, payload)
+
+
+def test_what_a_dying_broker_loses_is_in_the_book_all_the_same():
+    """`kill -9` of mosquitto: it has told the nodes that it has their words, and has saved none."""
+    fleet = ForgetfulBroker(names=NAMES, policy=replace(QUICK, batch_max=100))
+    fleet.pass_s(2)
+    fleet.read_all(40)
+    fleet.pass_s(31)
+    fleet.read_all(1)  # so that the summary of the change is another one
+    for name in NAMES:
+        fleet.event(name, SensorRetired(f"pm-{name}", fleet.now_ms, "broken"))
+    fleet.pass_s(4)
+    fleet.read_all(15)
+    lost = [decode_on(Topic.parse(topic).channel, payload) for topic, payload in fleet.lost]
+    examples = {each.instance for each in lost if isinstance(each, Example)}
+    assert len(examples) == 15  # both nodes number theirs alike
+    assert len([each for each in lost if isinstance(each, SummaryMessage)]) == 4
+    assert fleet.store.examples(1) == []
+    fleet.pass_s(65)
+    found = [(r.node, r.source, r.boot, r.seq) for r in fleet.store.examples(1)]
+    assert sorted(found) == sorted(
+        (node, each.source, each.boot, each.seq) for node in NAMES for each in examples
+    )
+    kept = fleet.store.summaries([(SITE, name) for name in NAMES])
+    known = {(r.node, decode(r.payload, SummaryMessage).readings) for r in kept}
+    assert known == {(name, 41) for name in NAMES}
+    assert fleet.agreed()
+
+
+def test_what_was_refused_is_confirmed_as_well():
+    """Else a node would repeat for ever what its gateway will never take."""
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    fleet.pass_s(2)
+    nobody_asked = Example(InstanceId("box", 1, 1), 1, fleet.now_ms, {"pm-n1": 1.0}, "no class")
+    topic = str(NodeTopics(SITE, "n1").to(Channel.EVENT))
+    fleet.gateway.handle(topic, encode(nobody_asked), fleet.now_ms)
+    said = [each for each in fleet.gateway.tick(fleet.now_ms) if each.topic.endswith("confirmed")]
+    assert [each.topic for each in said] == ["opid/1/street/n1/confirmed"]
+    assert decode(said[0].payload, Confirmed).of == (digest(encode(nobody_asked)),)
+    assert not said[0].retain
+    assert fleet.gateway.tick(fleet.now_ms) == []
+
+
+def test_a_stranger_gets_no_answer():
+    """A confirmation for everybody would be a message for each that a stranger sends."""
+    fleet = FleetRig(names=NAMES, policy=QUICK)
+    fleet.pass_s(2)
+    said = encode(Example(InstanceId("box", 1, 1), 1, fleet.now_ms, {"pm": 1.0}, CLASSES[0]))
+    fleet.gateway.handle(str(NodeTopics(SITE, "n9").to(Channel.EVENT)), said, fleet.now_ms)
+    assert fleet.gateway.tick(fleet.now_ms) == []
+    assert fleet.gateway.counts["refused-stranger"] == 1

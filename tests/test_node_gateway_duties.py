@@ -13,18 +13,22 @@ from test_node_life import live, world
 
 from edge_opid import GramLearner, WoodburyLearner
 from edge_opid.config.node import SensorConfig
+from edge_opid.node.actions import Publish
 from edge_opid.node.effects import summary_message
 from edge_opid.node.node import STATUS_MS
 from edge_opid.node.orders import layout_of
+from edge_opid.node.publications import Unconfirmed
 from edge_opid.wire import (
     LIMITS,
     Channel,
+    Confirmed,
     Example,
     InstanceId,
     Introduction,
     Label,
     Status,
     SummaryMessage,
+    digest,
     encode,
     seal_desired,
 )
@@ -404,6 +408,7 @@ def test_an_ordered_summary_is_not_uploaded_a_second_time():
     rig = Rig.make()
     fill(rig, 1, 100)
     rig.order(desired(1, sensors=("b", "c")))
+    rig.confirm()
     for turn in range(1, 4):
         rig.tick(turn * STATUS_MS)
     fill(rig, 101, 199)
@@ -425,11 +430,87 @@ def test_a_learner_that_begins_anew_uploads_after_its_first_readings(monkeypatch
     fill(rig, 1, 200)
     monkeypatch.setattr(type(rig.node.state.scoreboard), "carry", lambda _: 0.0)
     rig.order(desired(1, sensors=("b", "c")))
+    rig.confirm()
     assert rig.node.state.local_models.learner.readings == 0
     fill(rig, 201, 232)
     rig.tick(STATUS_MS)
     assert [each.readings for each in summaries(rig)] == [200, 32]
     assert rig.node.state.layout_version == 1
+
+
+# -- what the gateway has not confirmed ----------------------------------------------------------
+
+
+def repeated(rig, now_ms):
+    """What a tick says again on the topics that a gateway hears."""
+    before = len(rig.published)
+    rig.tick(now_ms)
+    heard = [each for each in rig.published[before:] if each[0].endswith(("/event", "/summary"))]
+    return [payload for _, payload, _ in heard]
+
+
+def test_what_no_gateway_has_confirmed_is_said_again_in_the_same_bytes():
+    """A broker that confirms an example, and dies before it has saved it, has lost it."""
+    rig = Rig.make()
+    fill(rig, 1, 40)
+    rig.order(desired(1, gather=3))
+    fill(rig, 41, 50)
+    told = [encode(each) for each in (*summaries(rig), *examples(rig))]
+    assert len(told) == 4
+    before = rig.frozen()
+    turns = [repeated(rig, turn * STATUS_MS) for turn in range(1, 40)]
+    assert [turn for turn, said in enumerate(turns, 1) if said] == [1, 5, 21]
+    assert all(sorted(said) == sorted(told) for said in turns if said)
+    assert rig.node.counts["repeated"] == 12
+    assert rig.frozen() == before
+
+
+def test_what_the_gateway_has_is_not_said_again():
+    """Each confirmation names the messages it is for; the others are still repeated."""
+    rig = Rig.make()
+    rig.order(desired(1, gather=3))
+    fill(rig, 1, 3)
+    first, *others = [encode(each) for each in examples(rig)]
+    confirmed = encode(Confirmed((digest(first), digest(b"never said"))))
+    rig.handle(TOPICS.to(Channel.CONFIRMED), confirmed, token="t")
+    assert repeated(rig, STATUS_MS) == others
+    rig.confirm()
+    assert repeated(rig, 10**9) == []
+    assert "t" in rig.released
+
+
+def test_nothing_is_repeated_to_nobody():
+    """Without a broker, or before any order, repetitions would only fill a queue."""
+    rig = Rig.make()
+    rig.tick(STATUS_MS)
+    fill(rig, 1, 40)
+    assert len(repeated(rig, 2 * STATUS_MS)) == 2  # its introduction, and its summary
+    assert len(repeated(rig, 9 * STATUS_MS)) == 1  # its introduction
+    rig.order(desired(1, layout_version=1))
+    rig.node.on_disconnected()
+    assert repeated(rig, 10 * STATUS_MS) == []
+
+
+def test_what_waits_for_a_confirmation_is_bounded_and_the_newest_stays():
+    """A gateway that never answers must not fill a node's memory."""
+    waiting = Unconfirmed()
+    payloads = [bytes([each]) * 200_000 for each in range(4)]
+    for place, payload in enumerate(payloads):
+        waiting.expect(place, Publish("opid/1/farm/n1/summary", payload), now_ms=0)
+    assert [each.payload for each in waiting.take_due(10**9)] == payloads[2:]
+    waiting.expect(3, Publish("opid/1/farm/n1/summary", b"newer"), now_ms=0)
+    assert [each.payload for each in waiting.take_due(10**10)] == [payloads[2], b"newer"]
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff", encode(Status.last_will(0, 0, 0))])
+def test_a_confirmation_that_is_none_confirms_nothing(payload):
+    """Whoever may write there at a careless broker sends anything."""
+    rig = Rig.make()
+    rig.order(desired(1, gather=1))
+    fill(rig, 1, 1)
+    rig.handle(TOPICS.to(Channel.CONFIRMED), payload, token="t")
+    assert repeated(rig, STATUS_MS) == [encode(each) for each in examples(rig)[:1]]
+    assert "t" in rig.released
 
 
 # -- status --------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_a_sensor_is_retired_through_the_page_and_the_change_is_marked(town, chr
 
 PAGES = {
     "fleet": "/", "node": f"/node/{NODE}", "change": "/change/1", "label": f"/label/{NODE}",
-    "operate": f"/operate/{NODE}",
+    "operate": f"/operate/{NODE}", "gateways": "/members",
 }  # fmt: skip
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from support.web_site import HOUR, TOML, hear, opened, post
 from edge_opid.link.contract import Delivery
 from edge_opid.wire import InstanceId, Label, Reading, SensorRetired, Undo, decode, encode
 from gateway.__main__ import main
+from gateway.store.database import Database
+from gateway.store.sites import MemberSession
 from gateway.web import label
 from gateway.web.app import READ
 from gateway.web.ear import LABELLED_WITHIN
@@ -27,7 +31,8 @@ from gateway.web.label import GRACE_MS
 STATIC = Path(__file__).parent.parent / "gateway" / "web" / "static"
 TEMPLATES = STATIC.parent / "templates"
 PAGES = ("/", "/node/farm/n1", "/node/farm/n2", "/node/farm/n3", "/changes", "/label",
-         "/label/farm/n1", "/operate/farm/n2", "/proposals", "/discover/farm/n3")  # fmt: skip
+         "/label/farm/n1", "/operate/farm/n2", "/proposals", "/discover/farm/n3",
+         "/members")  # fmt: skip
 
 
 @pytest.fixture
@@ -108,6 +113,7 @@ def test_documents_have_the_keys_of_the_command_line(local, tmp_path, capsys):
         ("/api/sensors.json", ["sensor", "list", config, "--json"]),
         ("/api/changes.json", ["change", "list", config, "--json"]),
         ("/api/status.json", ["status", config, "--json"]),
+        ("/api/members.json", ["members", config, "--json"]),
     ):
         main(words)
         told = json.loads(capsys.readouterr().out)
@@ -115,6 +121,36 @@ def test_documents_have_the_keys_of_the_command_line(local, tmp_path, capsys):
         for each in served if isinstance(served, list) else [served]:
             each.pop("said", None)
         assert served == told, path
+
+
+def test_the_page_of_gateways_shows_who_serves_what_who_stands_by_and_what_nobody_serves(
+    tmp_path, postgres
+):
+    """A gateway died in the night: is its site served, and by whom?"""
+    url = postgres.database("page_of_gateways")
+    with opened(tmp_path, url=url) as (_, client), ExitStack() as stack:
+        assert "Served by nobody: farm." in client.get("/members").text
+        database = stack.enter_context(closing(Database(url)))
+        first, second = (
+            stack.enter_context(closing(MemberSession(database, "00", 60.0, ["farm"])))
+            for _ in range(2)
+        )
+        first.beat()
+        _, rows = second.beat()
+        assert client.get("/api/members.json").json()["unserved"] == ["farm"]
+        tenure = first.take(rows[0])
+        facts = client.get("/api/members.json").json()
+        assert facts["unserved"] == []
+        assert {each["name"]: each["sites"] for each in facts["members"]} == {
+            first.name: ["farm"],
+            second.name: [],
+        }
+        page = client.get("/members").text
+        assert "Every site is served." in page
+        assert page.count(f"process {os.getpid()} on") == 2
+        assert "nothing: it stands by" in page
+        first.give(tenure)
+        assert "Served by nobody: farm." in client.get("/members").text
 
 
 def test_history_has_the_samples_and_the_changes(local):

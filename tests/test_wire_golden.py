@@ -16,6 +16,7 @@ from edge_opid.wire import (
     Ack,
     AllReadings,
     Asked,
+    Confirmed,
     Desired,
     Example,
     InstanceId,
@@ -74,6 +75,7 @@ EXAMPLES: dict[str, Message] = {
         scores={"schwül": 0.5625, "frisch": 0.4375},
     ),
     "ack": Ack(3, 12),
+    "confirmed": Confirmed(("1d62f0d1b4bae4e386bb5354f902e65f", "0" * 32)),
     "ack_behind": Ack(3, 12, newest=9),
     "prediction": Prediction(
         instance=INSTANCE,

@@ -138,6 +138,7 @@ def test_every_service_hears_what_it_needs_and_nothing_else() -> None:
         "n1/reading/attic",
         "n1/label",
         "n1/label/now",
+        "n1/confirmed",
         "n1/desired",
     ]
     assert heard(gateway_filters()) == [

@@ -9,7 +9,6 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,10 +16,9 @@ from pathlib import Path
 from benchmarks.gateway.fleet import CLASSES, KEY
 from benchmarks.sites.thin_sites import BATCH, ThinSites, meaning
 from firmware_sim.live.mosquitto import ROOMY, Mosquitto
-from firmware_sim.live.processes import wait_until
-from firmware_sim.live.services import GatewayProcess
+from firmware_sim.live.processes import Together, wait_until
+from firmware_sim.live.services import GatewayProcess, all_obeyed
 from firmware_sim.live.toml import toml_table
-from gateway.registry.fleet import StoredFleet
 from gateway.sites.lease import steady_s
 from gateway.store import FleetStore
 
@@ -39,7 +37,7 @@ class Act:
 
 
 @dataclass
-class Town:
+class Town(Together):
     """Gateways, sites and thin nodes: `with Town(folder, url, …) as town: town.play(…)`."""
 
     folder: Path
@@ -54,18 +52,6 @@ class Town:
     """Sites of a victim whose change had not ended when it was killed or frozen."""
     states: list[dict[tuple[str, str], dict[str, object]]] = field(default_factory=list)
     """What every node was last told, after each round."""
-    stack: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> Town:
-        try:
-            self._open()
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
 
     def _open(self) -> None:
         self.broker = self.stack.enter_context(Mosquitto(self.folder / "broker", extra=ROOMY))
@@ -181,11 +167,7 @@ class Town:
         self._until(self.is_shared, "the sites are shared again")
 
     def _agreed(self) -> bool:
-        found: StoredFleet = self.store.fleet()
-        reported = {node.key: node.reported_version for node in found.nodes}
-        return len(found.orders) == len(self.sites) * self.nodes and all(
-            reported[order.key] >= order.version for order in found.orders
-        )
+        return all_obeyed(self.store.fleet(), len(self.sites) * self.nodes)
 
     def _fitted(self) -> bool:
         return not self._changing()

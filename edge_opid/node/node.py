@@ -50,7 +50,13 @@ from edge_opid.node.journal_records import (
 )
 from edge_opid.node.orders import verified
 from edge_opid.node.predicting import predicted_unkept
-from edge_opid.node.publications import GatewayReports, Publications, short_line
+from edge_opid.node.publications import (
+    GatewayReports,
+    Publications,
+    Unconfirmed,
+    short_line,
+    subject_of,
+)
 from edge_opid.node.rate_limit import RateLimit
 from edge_opid.node.recent import Entry
 from edge_opid.node.sequencing import Duplicate, Held, Sequencer, Take
@@ -61,7 +67,9 @@ from edge_opid.reasons import NodeReason, Reason, named, refused
 from edge_opid.tally import Tally
 from edge_opid.wire import (
     LIMITS,
+    REPEATED,
     Channel,
+    Confirmed,
     Filter,
     InstanceId,
     Label,
@@ -117,6 +125,7 @@ class Node:
         self._publications = Publications(config, self.tally)
         self.homeassistant: Announcer | None = None  # whoever puts us together sets it
         self._uncommitted = Uncommitted()
+        self._unconfirmed = Unconfirmed()
         self._answers: dict[str, tuple[Duplicate, int]] = {}  # what copies were answered, and when
         self._reports = GatewayReports()
         self._began_ms = -1  # not yet
@@ -133,6 +142,7 @@ class Node:
             Channel.READING: self._reading,
             Channel.LABEL: self._label,
             Channel.LABEL_NOW: self._label_now,
+            Channel.CONFIRMED: self._confirmed,
             Channel.DESIRED: self._desired,
         }
 
@@ -479,6 +489,10 @@ class Node:
         actions = self._change(Ordered(now_ms, document))
         return [*self._owing(actions, None, token), *self._publish_status(now_ms)]
 
+    def _confirmed(self, _: Topic, payload: bytes, _now_ms: int, token: object) -> list[Action]:
+        self._unconfirmed.confirm(decode(payload, Confirmed).of)
+        return [Release(token)]
+
     # -- time ----------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> list[Action]:
@@ -502,6 +516,7 @@ class Node:
         if elapsed_ms >= STATUS_MS:
             actions += self._publish_status(now_ms)
             actions += self._publish(self._reports.take_due(self.state), now_ms)
+            actions += self._repeat(now_ms)
         elif elapsed_ms >= SOON_MS and self.state.local_models.silent != self._status_silent:
             actions += self._publish_status(now_ms)  # retained, so that nobody misses it
         if self.homeassistant is not None:
@@ -510,6 +525,12 @@ class Node:
         if self._uncommitted.records and waited_ms >= 1000 * self.config.commit_s:
             actions.append(Commit())
         return self._told(actions)
+
+    def _repeat(self, now_ms: int) -> list[Action]:
+        """What the gateway has not confirmed."""
+        due = self._unconfirmed.take_due(now_ms) if self._reports.is_answered else []
+        self.counts[NodeReason.REPEATED] += len(due)
+        return [*due]
 
     def _is_beat_due(self, now_ms: int) -> bool:
         """Whether it is time for a steady instance; after a pause one is made, not all of them."""
@@ -538,7 +559,11 @@ class Node:
             try:
                 if self._external_model is not None:
                     effect = self._exchanged(self._external_model, effect)  # noqa: PLW2901
-                actions += self._publications.publish(effect, self.state, now_ms)
+                said = self._publications.publish(effect, self.state, now_ms)
+                if self._trusted and isinstance(effect, REPEATED):
+                    for each in said:
+                        self._unconfirmed.expect(subject_of(effect), each, now_ms)
+                actions += said
                 if self.homeassistant is not None:
                     actions += self.homeassistant.tell(effect)
             except WireError as error:

@@ -1,7 +1,8 @@
 """What a node publishes: topics and payloads for what happened, and reports to its gateway.
 
 `Publications` puts effects into messages. `GatewayReports` decides what a gateway is told without
-having asked: what the node is, and now and then what it knows.
+having asked: what the node is, and now and then what it knows. `Unconfirmed` keeps what it was told
+until it has it.
 
 A gateway may be new, or may have lost its database; a node cannot tell. So it introduces itself at
 every connection, and goes on with every periodic status until a gateway's order shows that it is
@@ -15,10 +16,11 @@ nothing is said before the warm-up is over: references and scales are not known 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
 
 from edge_opid.config.node import NodeConfig
-from edge_opid.node.actions import Action, Publish
+from edge_opid.node.actions import Publish
 from edge_opid.node.effects import Effect, Forgotten, Noted, Predicted, summarised
 from edge_opid.node.state import NodeState
 from edge_opid.reasons import NodeReason, Reason
@@ -41,6 +43,7 @@ from edge_opid.wire import (
     SensorSilent,
     Status,
     SummaryMessage,
+    digest,
     encode,
     encode_as,
     encode_prediction,
@@ -71,7 +74,7 @@ class Publications:
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
 
-    def publish(self, effect: Effect, state: NodeState, now_ms: int) -> list[Action]:
+    def publish(self, effect: Effect, state: NodeState, now_ms: int) -> list[Publish]:
         """What is to be sent, logged or only counted of an effect."""
         match effect:
             case Noted():
@@ -210,6 +213,11 @@ class GatewayReports:
         """A valid order has arrived, new or obeyed already: its gateway knows this node."""
         self._known = True
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is a gateway, and a way to it: else repeating would only fill a queue."""
+        return self._known and self._reachable
+
     def on_connected(self, state: NodeState) -> list[Effect]:
         """A new connection: whoever listens now may not have listened before."""
         self._reachable = True
@@ -247,3 +255,87 @@ class GatewayReports:
             return []
         self._uploaded = readings
         return summarised(state.local_models, state.layout_version)
+
+
+REPEAT_FIRST_MS = 30_000  # a confirmation takes a second, and a broker that is started again a few
+REPEAT_SLOWER = (
+    4  # times as long after each: a gateway that is away for an hour finds four copies, not 120
+)
+REPEAT_LONGEST_MS = 3_600_000
+UNCONFIRMED_BYTES_MAX = 524_288  # two of the largest summaries; the oldest make room
+
+
+@dataclass(slots=True)
+class _Told:
+    publication: Publish
+    digest: str
+    wait_ms: int
+    due_ms: int
+
+
+class Unconfirmed:
+    """What was told to the gateway, until the gateway itself has said that it has it.
+
+    A broker confirms a message when it has it, not when somebody else does. mosquitto answers
+    before it saves, and saves nothing that is under way to a gateway: a crash loses what it had
+    confirmed. A silent sensor is in every status, and an introduction is repeated until an order
+    comes; but a labelled instance, a summary, a scale, a sensor that moved at last are said once.
+    So each of these is repeated until it is confirmed. A copy costs the gateway next to nothing: it
+    knows an instance by its number, and keeps one summary of a layout.
+
+    The oldest are first, and of each subject there is the last. Nothing of this is durable: what is
+    lost takes a crash of the broker and one of the node before the confirmation, which usually
+    comes within a second.
+
+    >>> waiting, said = Unconfirmed(), Publish("opid/1/farm/n1/summary", b"sums")
+    >>> waiting.expect("layout 2", said, now_ms=0)
+    >>> [len(waiting.take_due(at_ms)) for at_ms in (29_999, 30_000, 60_000, 150_000)]
+    [0, 1, 0, 1]
+    >>> waiting.confirm([digest(b"sums")])
+    >>> waiting.take_due(10**9)
+    []
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[Hashable, _Told] = {}
+        self._bytes = 0
+
+    def expect(self, subject: Hashable, publication: Publish, now_ms: int) -> None:
+        """A confirmation of this; none any more of what was said of the same subject before."""
+        self._forget(subject)
+        told = _Told(
+            publication, digest(publication.payload), REPEAT_FIRST_MS, now_ms + REPEAT_FIRST_MS
+        )
+        self._told[subject] = told
+        self._bytes += len(publication.payload)
+        while self._bytes > UNCONFIRMED_BYTES_MAX:
+            self._forget(next(iter(self._told)))
+
+    def confirm(self, digests: Collection[str]) -> None:
+        """The gateway has these."""
+        for subject in [each for each, told in self._told.items() if told.digest in digests]:
+            self._forget(subject)
+
+    def take_due(self, now_ms: int) -> list[Publish]:
+        """What is to be said again, each after a longer time than before."""
+        due = [told for told in self._told.values() if told.due_ms <= now_ms]
+        for told in due:
+            told.wait_ms = min(REPEAT_SLOWER * told.wait_ms, REPEAT_LONGEST_MS)
+            told.due_ms = now_ms + told.wait_ms
+        return [told.publication for told in due]
+
+    def _forget(self, subject: Hashable) -> None:
+        told = self._told.pop(subject, None)
+        if told is not None:
+            self._bytes -= len(told.publication.payload)
+
+
+def subject_of(message: Message) -> Hashable:
+    """What a message is about: a later one about the same replaces it."""
+    match message:
+        case Example():
+            return message.instance
+        case SummaryMessage():
+            return message.kind, message.layout_version
+        case _:
+            return message.kind, getattr(message, "sensor", "")

@@ -43,6 +43,7 @@ from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.messages import (
     Ack,
     Asked,
+    Confirmed,
     Example,
     InstanceId,
     Label,
@@ -97,6 +98,7 @@ MESSAGES_ON: dict[Channel, tuple[type[Message], ...]] = {
         Example,
     ),
     Channel.SUMMARY: (SummaryMessage,),
+    Channel.CONFIRMED: (Confirmed,),
 }
 READABLE: frozenset[type[Message]] = frozenset(
     {Prediction, Asked, Status, SensorRetired, SensorSilent, SensorReturned, SensorDeployed}
@@ -104,6 +106,9 @@ READABLE: frozenset[type[Message]] = frozenset(
 )
 """What people and their tools read or write, and so may be JSON. Introductions, examples, summaries
 and all else that only machines exchange is msgpack."""
+REPEATED: tuple[type[Message], ...] = (Example, SummaryMessage, ScaleMeasured, SensorDeployed)
+"""What a node repeats until the gateway has confirmed it: it is said once, and stands nowhere else.
+Silent sensors are in every status, and an introduction is repeated until an order comes."""
 JSON_ROOM = 2  # times the bytes of msgpack: digits, quotes and blanks
 
 

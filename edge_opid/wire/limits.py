@@ -26,6 +26,7 @@ class WireLimits:
     matrices_max: int = 16  # W, V and a few more make a model
     counts_max: int = 160  # what a node counts, by name: all of `edge_opid.reasons` and room
     reasons_max: int = 16  # why a node is degraded: more would not be read
+    confirmed_max: int = 128  # messages in one confirmation: 4.5 kB
     map_keys_max: int = 160  # as many as the longest map, the values of a reading
     id_chars_max: int = 32  # the longest topic is then 113 characters
     text_bytes_max: int = 64  # class names, units, reasons, in UTF-8

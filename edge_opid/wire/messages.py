@@ -37,6 +37,7 @@ Rates = Annotated[
 ]
 Sure = Annotated[float, NumberField(low=0.0)]
 Reasons = Annotated[tuple[str, ...], Many(Text(), LIMITS.reasons_max)]
+Digests = Annotated[tuple[str, ...], Many(Identifier(), LIMITS.confirmed_max)]
 
 
 UNKNOWN = "unknown"
@@ -299,3 +300,20 @@ class Status(Message):
             model_version=model_version,
             version=version,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed(Message):
+    """The gateway has dealt with these messages of a node: each is in its book, or was refused.
+
+    `of` are their digests. A broker confirms a message when it has it, and may lose it in a crash
+    before it has saved it; so a node repeats what is nowhere else (`REPEATED` in `codec`) until
+    the gateway itself has answered. It is not signed: who can forge it can just as well keep
+    a message from arriving.
+
+    >>> Confirmed(of=("1d62f0d1b4bae4e386bb5354f902e65f",)).kind
+    'confirmed'
+    """
+
+    kind: ClassVar[str] = "confirmed"
+    of: Digests

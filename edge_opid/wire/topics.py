@@ -14,6 +14,7 @@ so that no message can make a service publish or subscribe somewhere else.
 | `status` | node → gateway, world | yes, and it is the last will |
 | `event` | operator, node → gateway: sensors, introductions, examples | |
 | `summary` | node → gateway | |
+| `confirmed` | gateway → node: which events and summaries it has | |
 | `desired` | gateway → node | yes, signed |
 
 Below them, what MQTT (section 4.7) says of any topic and any filter, ours or not: `check_topic`,
@@ -44,6 +45,7 @@ class Channel(StrEnum):
     STATUS = "status"
     EVENT = "event"
     SUMMARY = "summary"
+    CONFIRMED = "confirmed"
     DESIRED = "desired"
 
     @property
@@ -154,7 +156,7 @@ class NodeTopics:
     opid/1/farm/n1/desired
     >>> [str(each) for each in topics.node_filters()]
     ['opid/1/farm/n1/reading/+', 'opid/1/farm/n1/label', 'opid/1/farm/n1/label/now', \
-'opid/1/farm/n1/desired']
+'opid/1/farm/n1/confirmed', 'opid/1/farm/n1/desired']
     """
 
     site: str
@@ -171,7 +173,8 @@ class NodeTopics:
     def node_filters(self) -> tuple[Filter, ...]:
         """What the node itself listens to."""
         labels = self._filter(Channel.LABEL), self._filter(Channel.LABEL_NOW)
-        return self.reading_filter(), *labels, self._filter(Channel.DESIRED)
+        orders = self._filter(Channel.CONFIRMED), self._filter(Channel.DESIRED)
+        return self.reading_filter(), *labels, *orders
 
     def reading_filter(self) -> Filter:
         """Every source's readings: for the node, and for a gateway that measures a new sensor."""

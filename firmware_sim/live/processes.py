@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
@@ -167,6 +168,27 @@ class Server(Child):
 
     def answers(self) -> bool:
         """Whether somebody who connected now would be served."""
+        raise NotImplementedError
+
+
+@dataclass
+class Together:
+    """Parts that `_open` puts on one stack: where one does not open, the others are closed."""
+
+    stack: ExitStack = field(default_factory=ExitStack, kw_only=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self.stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def _open(self) -> None:
         raise NotImplementedError
 
 

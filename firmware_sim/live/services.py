@@ -106,3 +106,11 @@ class GatewayProcess(Child):
         """The last changes, the newest first."""
         with FleetStore.open(self.database) as store:
             return store.changes(20)
+
+
+def all_obeyed(found: StoredFleet, nodes: int) -> bool:
+    """Whether so many nodes have an order, and each has reported that it obeys it."""
+    reported = {node.key: node.reported_version for node in found.nodes}
+    return len(found.orders) == nodes and all(
+        reported[order.key] >= order.version for order in found.orders
+    )

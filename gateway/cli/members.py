@@ -57,8 +57,12 @@ def _facts(process: str, since_ms: int | None, silent_ms: int | None, sites: lis
     return {"process": process, "since_ms": since_ms, "silent_ms": silent_ms, "sites": sites}
 
 
-def _row(facts: Facts) -> tuple[str, ...]:
+def heartbeat_words(facts: Facts) -> str:
+    """When a gateway was last heard of; nothing of one that is alone, and has no heartbeat."""
     silent_ms = facts["silent_ms"]
-    ago = "" if silent_ms is None else f"{silent_ms / 1000:.1f} s ago"
+    return "" if silent_ms is None else f"{silent_ms / 1000:.1f} s ago"
+
+
+def _row(facts: Facts) -> tuple[str, ...]:
     sites = names(facts["sites"]) if facts["sites"] else "none: it stands by"
-    return facts["process"], moment(facts["since_ms"]), ago, sites
+    return facts["process"], moment(facts["since_ms"]), heartbeat_words(facts), sites

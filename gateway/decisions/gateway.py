@@ -14,6 +14,10 @@ nothing is done twice, nothing is forgotten, and there is no recovery code.
 | `summary` | keeps it for pooling |
 | `example` | one more labelled instance of the node's change |
 | `reading` | only while a sensor is being measured |
+
+What a node says once, and what stands nowhere else, is confirmed when it is saved, and where it was
+refused: the node repeats it until then. Nobody misses a confirmation that is lost with us: the
+repetition is confirmed.
 """
 
 from __future__ import annotations
@@ -30,7 +34,10 @@ from edge_opid.errors import OpidError
 from edge_opid.reasons import INFO, Reason
 from edge_opid.tally import Tally
 from edge_opid.wire import (
+    LIMITS,
+    REPEATED,
     Channel,
+    Confirmed,
     Event,
     Example,
     Introduction,
@@ -47,6 +54,8 @@ from edge_opid.wire import (
     SummaryMessage,
     Topic,
     decode_on,
+    digest,
+    encode,
     gateway_filters,
 )
 from gateway.decisions.actions import Action, Listen, Publish
@@ -107,6 +116,7 @@ class Gateway:
         self._retirement = Retirement(self.fleet, policy)
         self._heard: set[NodeKey] = set()
         self._settling = False
+        self._to_confirm: dict[NodeKey, list[str]] = {}
         self._time = Timekeeping(self.fleet)
         self._handlers: dict[type[Any], Callable[[NodeKey, Any, bytes, int], None]] = {
             Introduction: self._introduction,
@@ -148,6 +158,8 @@ class Gateway:
         if self.fleet.group_of(key) is None:
             raise EventError("stranger", f"node {'/'.join(key)} is in no group of this gateway")
         message = decode_on(parsed.channel, payload)
+        if isinstance(message, REPEATED):
+            self._to_confirm.setdefault(key, []).append(digest(payload))
         handler = self._handlers.get(type(message))
         if handler is not None:
             handler(key, message, payload, now_ms)
@@ -326,12 +338,23 @@ class Gateway:
         if not self._settling:  # a fit waits for the last member of its cohort
             actions += self.changes.take_due(now_ms, sure=sure)
         actions += self.publisher.take_due(now_ms)
+        actions += self._take_confirmations()
         self.fleet.put_heard(now_ms, busy=self.busy or self.publisher.waiting > 0)
         if heard != self._heard:
             self._heard = heard
             wanted = (str(NodeTopics(*key).reading_filter()) for key in heard)
             actions.append(Listen(frozenset(wanted)))
         return actions
+
+    def _take_confirmations(self) -> list[Action]:
+        """One for each node that has said something since the last tick, or a few."""
+        waiting, self._to_confirm = self._to_confirm, {}
+        most = LIMITS.confirmed_max
+        return [
+            Publish(str(Topic(*key, Channel.CONFIRMED)), encode(Confirmed(tuple(some))))
+            for key, digests in waiting.items()
+            for some in (digests[at : at + most] for at in range(0, len(digests), most))
+        ]
 
     def on_clock_set(self, step_ms: int, now_ms: int) -> None:
         """Somebody has set the clock, by so much, to now."""

@@ -86,7 +86,7 @@ CENTRAL_PERSISTENCE = """\
 
 # Sessions and retained messages outlive a restart. The brokers of sites forget what they sent once
 # it is acknowledged, so every change is saved at once. Without the two autosave lines a crash here
-# loses everything that is on its way (docs/brokers.md).
+# loses everything that waits for a gateway, and nodes have to say it again (docs/brokers.md).
 persistence true
 autosave_on_changes true
 autosave_interval 1
@@ -168,7 +168,7 @@ def _names(acl: str) -> set[str]:
 
 GATHERS = {
     "read": ("status", "event", "summary", "reading/+", "label"),
-    "write": ("desired", "label"),
+    "write": ("desired", "confirmed", "label"),
 }
 
 
@@ -184,7 +184,7 @@ def _central_rules(plan: SetupPlan, node: str) -> Iterator[str]:
 def _missing_node_rules(plan: SetupPlan, node: str, known: set[str]) -> Iterator[str]:
     """Rights of a node and its sensors to its own topics."""
     own = {
-        "read": ("reading/+", "label", "label/now", "desired"),
+        "read": ("reading/+", "label", "label/now", "confirmed", "desired"),
         "write": ("ack/+", "prediction", "asked", "status", "event", "summary"),
     }
     if plan.user(node) not in known:

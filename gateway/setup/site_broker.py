@@ -2,8 +2,8 @@
 
 Nodes, their sensors and whoever reads predictions stay on the site's broker, which goes on when the
 line is cut. To the centre travel status, events (labelled instances among them) and summaries; back
-come orders and labels. Readings stay: a new sensor whose reference and scale are not given cannot
-be measured by the gateway, unless the line for readings is turned on.
+come orders, confirmations and labels. Readings stay: a new sensor whose reference and scale are not
+given cannot be measured by the gateway, unless the line for readings is turned on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edge_opid.wire.topics import ROOT
 from gateway.setup.plan import SetupPlan
 
 OUT = ("status", "event", "summary")
-IN = ("desired", "label", "label/now")
+IN = ("desired", "confirmed", "label", "label/now")
 BRIDGE_CONF = """\
 # The bridge of site {site} to the central broker: the last lines of this broker's configuration.
 # It holds a password. Let the broker alone read it.

@@ -9,35 +9,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import (
-    Column,
     Connection,
     LargeBinary,
     MetaData,
     Table,
-    Text,
     delete,
     insert,
     select,
 )
 
 from gateway.registry.archives import ArchiveRecord
-from gateway.store.column_types import Number, Real
+from gateway.store.column_types import Number, Real, key, may, must
 from gateway.store.rows import in_order, row_of
 
 METADATA = MetaData()
 ARCHIVES = Table(
     "archives",
     METADATA,
-    *(Column(name, Text, primary_key=True) for name in ("group", "archive", "node")),
-    Column("epoch", Number, primary_key=True, autoincrement=False),
-    Column("sensors", Text, nullable=False),
-    Column("gate", Real, nullable=False),
-    Column("payload", LargeBinary, nullable=False),
-    Column("readings", Number, nullable=False),
-    Column("labelled", Number, nullable=False),
-    Column("from_ms", Number, nullable=True),
-    Column("until_ms", Number, nullable=True),
-    Column("at_ms", Number, nullable=False),
+    *(key(name) for name in ("group", "archive", "node")),
+    key("epoch", Number),
+    must("sensors"),
+    must("gate", Real),
+    must("payload", LargeBinary),
+    must("readings", Number),
+    must("labelled", Number),
+    may("from_ms", Number),
+    may("until_ms", Number),
+    must("at_ms", Number),
 )
 
 

@@ -1,10 +1,10 @@
-"""The types of columns that not every database has alike."""
+"""The columns of our tables: the types that not every database has alike, and three kinds."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Double
+from sqlalchemy import BigInteger, Column, Double, Text
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 
@@ -20,3 +20,18 @@ class Untyped(UserDefinedType[float]):
 
 Real: TypeEngine[Any] = Double().with_variant(Untyped(), "sqlite")
 Number = BigInteger()
+
+
+def key(name: str, kind: Any = Text) -> Column[Any]:
+    """A part of what a row is found by; it never counts up by itself."""
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def must(name: str, kind: Any = Text) -> Column[Any]:
+    """Every row has it."""
+    return Column(name, kind, nullable=False)
+
+
+def may(name: str, kind: Any = Text) -> Column[Any]:
+    """A row may be without it."""
+    return Column(name, kind, nullable=True)

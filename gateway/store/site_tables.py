@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, MetaData, Table, Text
+from sqlalchemy import MetaData, Table
 
-from gateway.store.column_types import Number, Real
+from gateway.store.column_types import Number, Real, key, must
 
 METADATA = MetaData()
 SITES = Table(
     "sites",
     METADATA,
-    Column("site", Text, primary_key=True),
-    Column("number", Number, nullable=False),
-    Column("epoch", Number, nullable=False),
-    Column("member", Text, nullable=False),
+    key("site"),
+    must("number", Number),
+    must("epoch", Number),
+    must("member"),
 )
 MEMBERS = Table(
     "members",
     METADATA,
-    Column("name", Text, primary_key=True),
-    Column("host", Text, nullable=False),
-    Column("pid", Number, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("lease_s", Real, nullable=False),
-    Column("sites", Text, nullable=False),
-    Column("since_ms", Number, nullable=False),
-    Column("seen_ms", Number, nullable=False),
-    Column("beat", Number, nullable=False),
+    key("name"),
+    must("host"),
+    must("pid", Number),
+    must("key"),
+    must("lease_s", Real),
+    must("sites"),
+    must("since_ms", Number),
+    must("seen_ms", Number),
+    must("beat", Number),
 )

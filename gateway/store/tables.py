@@ -35,23 +35,11 @@ from gateway.registry import (
     SummaryRecord,
 )
 from gateway.store import history
-from gateway.store.column_types import Number, Real
+from gateway.store.column_types import Number, Real, key, may, must
 
 METADATA = MetaData()
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only an INTEGER counts up by itself there
 Json = Text()
-
-
-def _key(name: str, kind: Any = Text) -> Column[Any]:
-    return Column(name, kind, primary_key=True, autoincrement=False)
-
-
-def _must(name: str, kind: Any = Text) -> Column[Any]:
-    return Column(name, kind, nullable=False)
-
-
-def _may(name: str, kind: Any = Text) -> Column[Any]:
-    return Column(name, kind, nullable=True)
 
 
 def _of_change() -> Column[Any]:
@@ -61,151 +49,151 @@ def _of_change() -> Column[Any]:
 NODES = Table(
     "nodes",
     METADATA,
-    _key("site"),
-    _key("node"),
-    _must("group"),
-    _must("gate", Real),
-    _must("online", Boolean),
-    _must("seen_ms", Number),
-    _must("reported_version", Number),
-    _must("reported_layout", Number),
-    _must("reported_model", Number),
-    _must("status", LargeBinary),
+    key("site"),
+    key("node"),
+    must("group"),
+    must("gate", Real),
+    must("online", Boolean),
+    must("seen_ms", Number),
+    must("reported_version", Number),
+    must("reported_layout", Number),
+    must("reported_model", Number),
+    must("status", LargeBinary),
     sqlite_with_rowid=False,  # neighbours by key lie together: what a sweep writes is few pages
 )
 SENSORS = Table(
     "sensors",
     METADATA,
-    _key("site"),
-    _key("node"),
-    _key("id"),
-    _must("role"),
-    _must("state"),
-    _must("since_ms", Number),
-    _may("timeout_s", Real),
-    _may("reference", Real),
-    _may("scale", Real),
-    _must("knots", Json),
-    _may("unit"),
-    _may("end_of_life_ms", Number),
-    _may("replaces"),
-    _must("reason"),
-    _must("announced_ms", Number),
-    _must("together", Number),
+    key("site"),
+    key("node"),
+    key("id"),
+    must("role"),
+    must("state"),
+    must("since_ms", Number),
+    may("timeout_s", Real),
+    may("reference", Real),
+    may("scale", Real),
+    must("knots", Json),
+    may("unit"),
+    may("end_of_life_ms", Number),
+    may("replaces"),
+    must("reason"),
+    must("announced_ms", Number),
+    must("together", Number),
 )
 LAYOUTS = Table(
     "layouts",
     METADATA,
-    _key("site"),
-    _key("node"),
-    _key("version", Number),
-    _must("sensors", Json),
-    _must("vanishing", Json),
-    _must("gate", Real),
-    _must("change", Number),  # 0 where a node brought its own: no foreign key
-    _must("at_ms", Number),
+    key("site"),
+    key("node"),
+    key("version", Number),
+    must("sensors", Json),
+    must("vanishing", Json),
+    must("gate", Real),
+    must("change", Number),  # 0 where a node brought its own: no foreign key
+    must("at_ms", Number),
     Index("layouts_by_change", "change"),
 )
 ORDERS = Table(
     "orders",
     METADATA,
-    _key("site"),
-    _key("node"),
-    _must("version", Number),
-    _must("layout_version", Number),
-    _must("payload", LargeBinary),
-    _must("at_ms", Number),
-    _must("fit", Number),
+    key("site"),
+    key("node"),
+    must("version", Number),
+    must("layout_version", Number),
+    must("payload", LargeBinary),
+    must("at_ms", Number),
+    must("fit", Number),
 )
 SUMMARIES = Table(
     "summaries",
     METADATA,
-    _key("site"),
-    _key("node"),
-    _key("layout_version", Number),
-    _must("payload", LargeBinary),
-    _must("at_ms", Number),
+    key("site"),
+    key("node"),
+    key("layout_version", Number),
+    must("payload", LargeBinary),
+    must("at_ms", Number),
 )
 CHANGES = Table(
     "changes",
     METADATA,
-    _key("id", Number),
-    _must("group"),
-    _must("retired", Json),
-    _must("arrived", Json),
-    _must("columns", Json),
-    _must("opened_ms", Number),
-    _must("state"),
-    _must("fitted", Number),
-    _must("pushed", Number),
-    _may("closed_ms", Number),
+    key("id", Number),
+    must("group"),
+    must("retired", Json),
+    must("arrived", Json),
+    must("columns", Json),
+    must("opened_ms", Number),
+    must("state"),
+    must("fitted", Number),
+    must("pushed", Number),
+    may("closed_ms", Number),
     Index("changes_by_state", "state"),
 )
 EXAMPLES = Table(
     "examples",
     METADATA,
     _of_change(),
-    _key("site"),
-    _key("node"),
-    _key("source"),
-    _key("boot", Number),
-    _key("seq", Number),
-    _must("layout_version", Number),
-    _must("label"),
-    _must("values", Json),
-    _must("place", Number),
+    key("site"),
+    key("node"),
+    key("source"),
+    key("boot", Number),
+    key("seq", Number),
+    must("layout_version", Number),
+    must("label"),
+    must("values", Json),
+    must("place", Number),
 )
 FITS = Table(
     "fits",
     METADATA,
     _of_change(),
-    _key("size", Number),
-    _must("at_ms", Number),
-    _must("chosen"),
-    _must("why"),
-    _must("pushed", Boolean),
-    _must("candidates", Json),
-    _must("pooled", Json),
-    _must("refused", Json),
-    _must("readings", Number),
-    _must("rounding_loss", Real),
-    _must("parts", Json),  # base64 within
-    _must("survivors", Json),
-    _must("new", Json),
-    _must("compact_loss", Real),
+    key("size", Number),
+    must("at_ms", Number),
+    must("chosen"),
+    must("why"),
+    must("pushed", Boolean),
+    must("candidates", Json),
+    must("pooled", Json),
+    must("refused", Json),
+    must("readings", Number),
+    must("rounding_loss", Real),
+    must("parts", Json),  # base64 within
+    must("survivors", Json),
+    must("new", Json),
+    must("compact_loss", Real),
 )
 COMMANDS = Table(
     "commands",
     METADATA,
     Column("id", Serial, primary_key=True),
-    _must("site"),
-    _must("node"),
-    _must("payload", LargeBinary),
-    _must("at_ms", Number),
-    _must("outcome"),
-    _may("settled", Number),  # the how-manieth to be settled; NULL as long as it is open
+    must("site"),
+    must("node"),
+    must("payload", LargeBinary),
+    must("at_ms", Number),
+    must("outcome"),
+    may("settled", Number),  # the how-manieth to be settled; NULL as long as it is open
     Index("commands_by_settled", "settled"),
     sqlite_autoincrement=True,  # the number of a forgotten command is not given out again
 )
 LEADER = Table(
     "leader",
     METADATA,
-    _key("id", Number),  # one row: 1
-    _must("epoch", Number),  # how many leaders there have been; the highest one may write
-    _must("host"),
-    _must("pid", Number),
+    key("id", Number),  # one row: 1
+    must("epoch", Number),  # how many leaders there have been; the highest one may write
+    must("host"),
+    must("pid", Number),
 )
 DOUBTS = Table(
     "doubts",
     METADATA,
-    _key("site"),
-    _key("node"),
-    _key("kind"),
-    _must("sentence"),
-    _must("count", Number),
-    _must("at_ms", Number),
+    key("site"),
+    key("node"),
+    key("kind"),
+    must("sentence"),
+    must("count", Number),
+    must("at_ms", Number),
 )
-ISSUED = Table("issued", METADATA, _key("site"), _key("node"), _must("version", Number))
+ISSUED = Table("issued", METADATA, key("site"), key("node"), must("version", Number))
 
 TABLES: dict[type[Any], Table] = {
     NodeRecord: NODES,

@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope as AsgiScope
 
-from gateway.web import api, changes, discover, fleet, label, login, node_page, operate
+from gateway.web import api, changes, discover, fleet, label, login, members, node_page, operate
 from gateway.web.access import Scope
 from gateway.web.guard import Guard
 from gateway.web.site import HERE, Site, needs
@@ -26,6 +26,7 @@ READ: dict[str, tuple[Scope, Page]] = {
     f"/node/{NODE}/lanes": (OPERATE, node_page.lanes_part),
     "/changes": (OPERATE, changes.changes_page),
     "/change/{number:int}": (OPERATE, changes.change_page),
+    "/members": (OPERATE, members.members_page),
     "/label": (LABEL, label.choose_page),
     f"/label/{NODE}": (LABEL, label.label_page),
     f"/operate/{NODE}": (OPERATE, operate.operate_page),
@@ -34,6 +35,7 @@ READ: dict[str, tuple[Scope, Page]] = {
     "/command/{number:int}": (OPERATE, operate.command_page),
     "/api/live.json": (OPERATE, fleet.live),
     "/api/status.json": (OPERATE, api.api_status),
+    "/api/members.json": (OPERATE, members.api_members),
     "/api/nodes.json": (OPERATE, api.api_nodes),
     "/api/sensors.json": (OPERATE, api.api_sensors),
     "/api/changes.json": (OPERATE, changes.api_changes),

@@ -176,7 +176,12 @@ class FleetRig:
     def _deliver(self, topic: str, payload: bytes) -> None:
         parsed = Topic.parse(topic)
         rig = self.nodes.get(parsed.node)
-        to_node = parsed.channel in (Channel.READING, Channel.LABEL, Channel.DESIRED)
+        to_node = parsed.channel in (
+            Channel.READING,
+            Channel.LABEL,
+            Channel.CONFIRMED,
+            Channel.DESIRED,
+        )
         if rig is not None and to_node and parsed.node in self.awake:
             rig.handle(topic, payload, self.now_ms, token=None)
             self.collect(parsed.node)

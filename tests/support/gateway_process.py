@@ -8,13 +8,13 @@ town.operator("n1", SensorRetired(...))
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_opid.source import Source, connect
 from edge_opid.wire import Channel, Event, NodeTopics, Prediction, decode, encode
 from firmware_sim.live import services
+from firmware_sim.live.processes import Together
 from firmware_sim.live.toml import toml_table
 from support.fleet_rig import CLASSES, SITE, SeenWorld
 from support.mosquitto import Mosquitto
@@ -54,7 +54,7 @@ def node_settings(node: str, roles: Sequence[str]) -> str:
 
 
 @dataclass
-class Town:
+class Town(Together):
     """Everything real: a broker, a gateway, nodes and their sensors, each in a process."""
 
     folder: Path
@@ -63,15 +63,6 @@ class Town:
     url: str = ""
     truth: dict[tuple[str, int], str] = field(default_factory=dict)
     """By node and number of the reading."""
-    stack: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> Town:
-        try:
-            self._open()
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
 
     def _open(self) -> None:
         enter = self.stack.enter_context
@@ -94,9 +85,6 @@ class Town:
     def _source(self, name: str) -> Source:
         spool = self.folder / f"spool-{name}"
         return connect(SITE, name, "box", spool, port=self.broker.port, sync_s=60.0)
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
 
     def check(self) -> None:
         """Fail with the log of whoever ended by itself."""
@@ -132,11 +120,7 @@ class Town:
 
     def agreed(self) -> bool:
         """Every node has reported the order in force."""
-        found = self.gateway.remembers()
-        reported = {node.key: node.reported_version for node in found.nodes}
-        return len(found.orders) == len(self.names) and all(
-            reported[order.key] >= order.version for order in found.orders
-        )
+        return services.all_obeyed(self.gateway.remembers(), len(self.names))
 
     def fitted(self, arrived: Sequence[str]) -> bool:
         """The newest change has these newcomers, its batch is full, and everybody has its model."""

@@ -13,6 +13,7 @@ from edge_opid.tally import LogLine
 from edge_opid.wire import (
     Ack,
     Channel,
+    Confirmed,
     Desired,
     Matrix,
     NodeTopics,
@@ -23,6 +24,7 @@ from edge_opid.wire import (
     Topic,
     Weights,
     decode_on,
+    digest,
     encode,
     seal_desired,
 )
@@ -125,6 +127,12 @@ class Rig:
 
     def order(self, document: Desired, key=KEY, now_ms=0):
         self.handle(TOPICS.to(Channel.DESIRED), seal_desired(document, key), now_ms, token="order")
+
+    def confirm(self, now_ms=0):
+        """The gateway has all that was said so far."""
+        for _, payload, _ in list(self.published):
+            said = encode(Confirmed((digest(payload),)))
+            self.handle(TOPICS.to(Channel.CONFIRMED), said, now_ms, token="confirmed")
 
     def messages(self, channel, kind):
         """What was said on a channel, of this kind or union of kinds."""

@@ -6,11 +6,12 @@ import json
 import os
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from edge_opid.source import connect
 from firmware_sim.live import services
+from firmware_sim.live.processes import Together
 from firmware_sim.live.toml import toml_table
 from support.fleet_rig import CLASSES, SITE, SeenWorld
 from support.gateway_process import POLICY, node_settings
@@ -52,22 +53,12 @@ class WebGateway(services.GatewayProcess):
             return False
 
 
-class WebTown:
+class WebTown(Together):
     """One node at work, and the pages of its gateway."""
 
     def __init__(self, folder):
-        self.folder, self.stack = folder, ExitStack()
-
-    def __enter__(self):
-        try:
-            self._open()
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.stack.close()
+        super().__init__()
+        self.folder = folder
 
     def _open(self):
         enter = self.stack.enter_context
