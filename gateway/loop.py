@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -81,6 +81,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         self.gateway, self._store, self._fitter = gateway, store, fitter
         self._actions: list[Action] = []
         self._deliveries: list[Delivery] = []
+        self._records: list[Record] = []  # taken from the fleet, not saved yet
         self._outcomes: dict[int, str] = {}
         self._looked_ms: int | None = None  # both by the time that has passed in this life
         self._ticked_ms: int | None = None
@@ -246,9 +247,10 @@ class GatewayLoop(BaseLoop[GatewayClock]):
 
     def _settle(self) -> None:
         """Save, perform, acknowledge."""
-        records = self.gateway.fleet.take_unsaved()
-        if not self._insist(lambda: self._save(records)):
-            return  # nothing was acknowledged: it all comes again
+        self._records += self.gateway.fleet.take_unsaved()
+        if not self._insist(self._save):
+            return  # told to stop: the last save has them, too, or nothing is acknowledged
+        self._records.clear()
         self._labels.forget(self._outcomes)
         self._outcomes.clear()
         actions, self._actions = self._actions, []
@@ -291,9 +293,9 @@ class GatewayLoop(BaseLoop[GatewayClock]):
             self._link.serve(RETRY_S)
         return True
 
-    def _save(self, records: Sequence[Record]) -> None:
-        if records or self._outcomes:
-            self._store.save(records, self._outcomes)
+    def _save(self) -> None:
+        if self._records or self._outcomes:
+            self._store.save(self._records, self._outcomes)
 
     def _tidy(self) -> None:
         """Once an hour, thin out the history; while there is much of it, a little every round."""

@@ -62,5 +62,8 @@ class WebChild:
         with self._lock:
             if self._over.is_set():
                 return None
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+            try:
+                self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+            except OSError as error:  # no memory, no process left: perhaps later
+                return error.errno or 1
         return self._process.wait()

@@ -97,6 +97,36 @@ def test_what_waits_for_its_database_is_alive_for_systemd_and_says_what_for():
         runner._insist(lambda: (_ for _ in ()).throw(DatabaseError("rights", transient=False)))
 
 
+def test_told_to_stop_while_the_database_refuses_it_forgets_nothing_that_it_acknowledges():
+    """SIGTERM while a card stumbles, which answers again for the last save: what was decided before
+    was gone, and the messages it came from were acknowledged.
+    """
+    fleet, broker = FleetRig(names=NODES), MemoryBroker()
+    link, node = MemoryLink(broker, "gateway"), MemoryLink(broker, "n1")
+    parts = fleet.store, GatewayClock(), InlineFitter(), Systemd({})
+    runner = GatewayLoop(fleet.gateway, link, *parts, poll_s=0.0)
+    runner.start()
+    node.start()
+    runner.round()
+    retired = encode(SensorRetired("pm-n1", 10**13, "broken"))
+    assert node.publish(str(NodeTopics(SITE, "n1").to(Channel.EVENT)), retired)
+    save, refused = fleet.store.save, []
+
+    def stumble(*given):
+        if not refused:
+            refused.append(given)
+            runner.stop()
+            raise DatabaseError("the card stumbles", transient=True)
+        save(*given)
+
+    fleet.store.save = stumble
+    runner.round()
+    assert refused
+    runner.drain()
+    states = {each.id: str(each.state) for each in fleet.store.fleet().sensors}
+    assert (link.counters.acknowledged, states["pm-n1"]) == (1, "retired")
+
+
 # -- the unit --------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from support.mortal_fits import deadly_if_odd, hangs_twice
@@ -16,9 +17,10 @@ from support.mortal_fits import job as mortal_job
 
 from edge_opid.wire import SensorDescription
 from gateway.fitting import elsewhere
-from gateway.fitting.elsewhere import DEATHS_MAX, ProcessPlace, fitter_for
+from gateway.fitting.elsewhere import DEATHS_MAX, DaskPlace, ProcessPlace, fitter_for
 from gateway.fitting.job import FitJob
 from gateway.fitting.settings import FitSettings, Where
+from gateway.fitting.shared import SharedFitter
 from gateway.fitting.worker import FitFailed, ThreadFitter
 from gateway.registry import ChangeRecord, ExampleRecord, FitRecord, LayoutRecord
 from gateway.workers import kill_workers
@@ -191,3 +193,52 @@ def lives_on(process: int) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def test_a_place_that_cannot_even_begin_is_a_failed_fit_and_not_the_end_of_the_gateway():
+    """No memory for another process: `OSError` came out of the loop that asked what is finished."""
+
+    def no_memory(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    fitter = ThreadFitter(no_memory)
+    fitter.submit(job_of(7), 0)
+    fitter._pool.shutdown(wait=True)
+    [outcome] = fitter.take_finished()
+    assert outcome == FitFailed(7, "OSError: [Errno 12] Cannot allocate memory")
+
+
+def test_told_to_stop_while_it_connects_it_submits_nothing_to_the_cluster(monkeypatch):
+    """`stop` saw no connection to close; the job then went out, and its thread waited for ever."""
+    opened = []
+
+    class Client:
+        status = "running"
+
+        def __init__(self, *_, **__):
+            opened.append(self)
+            place.stop()  # meanwhile, by another thread
+
+        def submit(self, *_, **__):
+            raise AssertionError("submitted")
+
+        def close(self, **_):
+            self.status = "closed"
+
+    monkeypatch.setattr(elsewhere, "check_dask_extra", lambda: SimpleNamespace(Client=Client))
+    place = DaskPlace("tcp://nowhere:8786")
+    assert "stopped" in place(job_of(7), 0).why
+    assert [each.status for each in opened] == ["closed"]
+
+
+def test_a_site_that_is_given_away_leaves_nothing_behind():
+    """A process that serves sites for years kept the outcomes of those it had given away."""
+    shared = SharedFitter(ThreadFitter(lambda job, _: FitFailed(job.change.id, "x")))
+    gone, here = shared.for_site(), shared.for_site()
+    for number in range(3):
+        gone.submit(job_of(number), 0)
+    here.submit(job_of(9), 0)
+    gone.stop()
+    shared._fitter._pool.shutdown(wait=True)
+    assert [each.change for each in here.take_finished()] == [9]
+    assert (gone.finished, list(shared._asking)) == ([], [9])

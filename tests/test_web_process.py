@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,11 +15,15 @@ import pytest
 pytest.importorskip("starlette")
 
 from support.mosquitto import Mosquitto
-from support.node_process import wait_until
+from support.node_process import WAIT_S, wait_until
 from support.web_site import LAN, TOML, keys, opened
 from support.web_town import WebGateway
+from uvicorn.server import ServerState
 
+from gateway import web_child
 from gateway.__main__ import main
+from gateway.config import parse_config
+from gateway.web import server
 from gateway.web.guard import now_ms
 
 
@@ -116,3 +122,51 @@ def test_a_link_is_printed_for_a_phone_and_needs_a_token(tmp_path, capsys):
     config.write_text(TOML)
     assert main(["web-link", str(config)]) == 2
     assert "web.token names no file" in capsys.readouterr().err
+
+
+def test_a_machine_that_has_no_room_for_the_pages_is_asked_again(tmp_path, monkeypatch):
+    """No memory, or no process left: the thread that keeps the pages alive ended with the error."""
+    tried = []
+
+    def full(*_, **__):
+        tried.append(1)
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(web_child, "AGAIN_S", 0.001)
+    monkeypatch.setattr(web_child.subprocess, "Popen", full)
+    with web_child.WebChild(tmp_path / "gateway.toml"):
+        wait_until(lambda: len(tried) >= 3, "it tries again")
+
+
+def test_the_pages_of_two_gateways_do_not_throw_each_other_off_the_broker(tmp_path, monkeypatch):
+    """A broker ends the older of two connections that have the same client id."""
+    monkeypatch.setattr(server.Ear, "start", lambda _: None)
+    monkeypatch.setattr(server, "BackgroundLink", lambda options: options)
+    config = parse_config(TOML, {}, tmp_path / "gateway.toml")
+    names = {server.open_ear(config)._link.client_id for _ in range(2)}
+    assert len(names) == 2
+
+
+def test_whoever_is_too_slow_makes_room_for_others(monkeypatch):
+    """128 connections that say nothing, half a request or half a form: nobody else was served."""
+    monkeypatch.setattr(server, "REQUEST_S", 0.05)
+
+    async def app(_scope, receive, _send):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def talk(words):
+        loop = asyncio.get_running_loop()
+        config, state = server.uvicorn.Config(app, log_config=None), ServerState()
+        made = await loop.create_server(lambda: server.Prompt(config, state, {}), "127.0.0.1", 0)
+        async with made:
+            reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
+            writer.write(words)
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), WAIT_S)
+            writer.close()
+            assert not state.connections
+
+    for words in (b"", b"GET / HTTP/1.1\r\nHost: x", b"POST / HTTP/1.1\r\nHost: x\r\n"
+                  b"Content-Length: 10\r\n\r\nhalf"):  # fmt: skip
+        asyncio.run(talk(words))

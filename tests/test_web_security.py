@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -286,3 +287,106 @@ START += 'classes = ["x", "y"]\nnodes = ["n"]\n'
 def test_a_configuration_that_would_let_everybody_in_is_refused(web, complaint):
     with pytest.raises(ConfigError, match=complaint):
         parse_config(f"{START}[web]\n{web}\n", {})
+
+
+# -- hostile forms ---------------------------------------------------------------------------------
+
+DIGITS = "9" * 5_000
+"""More than Python turns into a number."""
+
+
+@pytest.mark.parametrize("path", ["/login", "/join", "/label/farm/n1"])
+def test_a_form_with_fields_without_end_is_refused_in_a_sentence(lan, path):
+    """A stranger fills the log with tracebacks: no cookie is needed to send a form to the login."""
+    site, client = lan
+    if path.startswith("/label"):
+        logged_in(client)
+    answer = post(client, path, **{f"f{n}": "" for n in range(500)})
+    assert answer.status_code == 400
+    assert "at most" in answer.text
+    assert untouched(site)
+
+
+@pytest.mark.parametrize("path", ["/login", "/label/farm/n1"])
+def test_a_body_that_hides_its_length_is_answered_in_a_sentence(lan, path):
+    site, client = lan
+    logged_in(client)
+    form = {"origin": "http://pi.local:8470", "content-type": "application/x-www-form-urlencoded"}
+    pieces = (b"x" * 8192 for _ in range(BODY_BYTES_MAX // 8192 + 1))
+    answer = client.post(path, content=pieces, headers=form)
+    assert answer.status_code == 413
+    assert untouched(site)
+
+
+def test_a_form_that_is_cut_off_changes_nothing(local):
+    """The connection ends within the body: `sensor=lux-2` may have been going to be `lux-23`."""
+    site, client = local
+    parts = [
+        {"type": "http.request", "body": b"label=dry&instance=box 1 7", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    host = b"127.0.0.1:8470"
+    scope = {
+        "type": "http", "method": "POST", "scheme": "http", "path": "/label/farm/n1",
+        "query_string": b"", "headers": [(b"host", host), (b"origin", b"http://" + host)],
+        "client": ("127.0.0.1", 5),
+    }  # fmt: skip
+
+    async def receive():
+        return parts.pop(0)
+
+    async def send(_):
+        pytest.fail("answered")
+
+    asyncio.run(client.app(scope, receive, send))
+    assert untouched(site)
+
+
+@pytest.mark.parametrize("number", [DIGITS, str(2**63), str(2**64)])
+def test_a_number_that_no_database_has_is_unknown_and_no_error_of_ours(local, number):
+    """Python refuses to read the first, SQLite to take the others."""
+    site, client = local
+    for path in ("/command/{}", "/change/{}", "/api/change/{}.json"):
+        assert client.get(path.format(number)).status_code in (404, 414)
+    assert client.get(f"/label/farm/n1?given={number}").status_code in (200, 414)
+    assert client.get(f"/node/farm/n1?hours={number}").status_code in (200, 414)
+    assert post(client, "/label/farm/n1/undo", given=number).status_code in (200, 400)
+    assert untouched(site)
+
+
+def test_a_cookie_of_another_program_on_this_host_does_not_hide_ours(lan):
+    """Browsers send the cookies of all ports of a name; others write what they like into theirs."""
+    _, client = lan
+    mine = f"{COOKIE}={keys().cookie(Scope.OPERATE, '', now_ms())}"
+    for theirs in ('prefs={"a": [1, 2]}', "ü=1", "a b c", 'x="'):
+        headers = {"cookie": f"{theirs}; {mine}".encode()}
+        assert client.get("/", headers=headers).status_code == 200, theirs
+
+
+def test_a_flood_is_refused_before_its_cookies_are_looked_at(lan, monkeypatch):
+    site, client = lan
+    site.limits.every = RateLimit(per_s=0.0, burst=0)
+    monkeypatch.setattr(Keys, "session", lambda *_: pytest.fail("looked at"))
+    headers = {"cookie": f"{COOKIE}=x.y"}
+    assert client.get("/", headers=headers).status_code == 429
+
+
+def test_the_many_addresses_of_one_ipv6_network_are_counted_as_one():
+    """Whoever has an IPv6 address usually has 2⁶⁴ of them."""
+    limit = RateLimit(per_s=0.0, burst=2)
+    assert [limit.take(f"2001:db8::{n}", 0) for n in range(3)] == [True, True, False]
+    assert limit.take("2001:db8:0:1::1", 0)
+    assert [limit.take(f"10.0.0.{n}", 0) for n in range(3)] == [True, True, True]
+
+
+def test_a_link_that_was_used_stays_used_when_the_clock_is_a_little_off(lan):
+    """Two looks at the clock, or one that is set back: a used link must not come to life again."""
+    site, _ = lan
+    link = keys().opened_link(keys().link(Scope.LABEL, "farm/n1", 0), 0)
+
+    def use(now):
+        return site.book.ask(lambda c: c.store.use_link(link.nonce, link.ends_ms, now))
+
+    assert use(link.ends_ms - 1)
+    assert not use(link.ends_ms + 1), "it was checked a moment before, when it was still good"
+    assert not use(link.ends_ms - 60_000)

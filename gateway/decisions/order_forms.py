@@ -7,21 +7,21 @@ layout, as its change is fitted again and again.
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 from edge_opid.wire import Desired, SensorDescription
 from edge_opid.wire.order_form import OrderForm
 from gateway.fitting.models import PushedWeights
 from gateway.registry import LayoutRecord, NodeKey
 from gateway.registry.columns import columns_of
 
-FORMS_MAX = 16_384
-"""Of some kilobyte each, where every node is like no other; then they are made anew."""
 Content = tuple[tuple[SensorDescription, ...], tuple[str, ...], float, tuple[str, ...]]
 
 
 class _Alike:
     """Nodes with equal layouts and classes: their order, with the weights that they got last."""
 
-    __slots__ = ("form", "model")
+    __slots__ = ("__weakref__", "form", "model")
 
     def __init__(self) -> None:
         self.form: OrderForm | None = None
@@ -32,7 +32,8 @@ class OrderForms:
     """The form of every node's order, shared where it can be."""
 
     def __init__(self) -> None:
-        self._alike: dict[Content, _Alike] = {}
+        self._alike: WeakValueDictionary[Content, _Alike] = WeakValueDictionary()
+        """As long as a node has such a layout."""
         self._nodes: dict[NodeKey, tuple[LayoutRecord, _Alike]] = {}
 
     def form(
@@ -49,9 +50,6 @@ class OrderForms:
         found = self._nodes.get(key)
         if found is not None and found[0] is layout:  # a layout is compared once, not every time
             return found[1]
-        if len(self._alike) >= FORMS_MAX:
-            self._alike.clear()
-            self._nodes.clear()
         content = layout.sensors, layout.vanishing, layout.gate, classes
         alike = self._alike.setdefault(content, _Alike())
         self._nodes[key] = layout, alike

@@ -124,11 +124,17 @@ class DaskPlace:
         with self._lock:
             if self._client is None or self._client.status != "running":
                 self._client = dask_client(self._address)
+                if self._stopping.is_set():  # meanwhile, when there was nothing to close yet
+                    self._close()
+                    raise CancelledError
             return self._client
 
     def stop(self) -> None:
         """Let go of the cluster; what it still computes nobody waits for."""
         self._stopping.set()
+        self._close()
+
+    def _close(self) -> None:
         if self._client is not None:
             with suppress(TimeoutError):  # a scheduler that does not answer is let go of, too
                 self._client.close(timeout=CLOSE_S)

@@ -32,9 +32,15 @@ class SharedFitter:
         """What is finished of those that this site asked for; the rest waits for its own site."""
         with self._lock:
             for outcome in self._fitter.take_finished():
-                self._asking[outcome.change].finished.append(outcome)
+                if outcome.change in self._asking:
+                    self._asking[outcome.change].finished.append(outcome)
             found, asking.finished = asking.finished, []
             return found
+
+    def forget(self, asking: SiteFitter) -> None:
+        """Keep no outcomes for this site: nobody will ask for them."""
+        with self._lock:
+            self._asking = {name: site for name, site in self._asking.items() if site is not asking}
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -58,3 +64,4 @@ class SiteFitter:
 
     def stop(self) -> None:
         """The site is served no more; what is being fitted for it is of no use to anybody here."""
+        self._shared.forget(self)

@@ -77,7 +77,14 @@ class ThreadFitter:
 
     def submit(self, job: FitJob, now_ms: int) -> None:
         """Queue the job."""
-        self._pending.append(self._pool.submit(self._fit, job, now_ms))
+        self._pending.append(self._pool.submit(self._outcome, job, now_ms))
+
+    def _outcome(self, job: FitJob, now_ms: int) -> Outcome:
+        """The fit; a place that cannot even begin (no memory for a process) has failed, too."""
+        try:
+            return self._fit(job, now_ms)
+        except Exception as error:  # noqa: BLE001 - it would come out of the loop that asks
+            return FitFailed(job.change.id, f"{type(error).__name__}: {error}")
 
     def take_finished(self) -> list[Outcome]:
         """The outcomes that are ready, in the order of submission."""

@@ -20,6 +20,7 @@ class Untyped(UserDefinedType[float]):
 
 Real: TypeEngine[Any] = Double().with_variant(Untyped(), "sqlite")
 Number = BigInteger()
+NUMBER_MAX = 2**63 - 1
 
 
 def key(name: str, kind: Any = Text) -> Column[Any]:

@@ -5,7 +5,7 @@
               written all the time, lies together, and not in as many pages as there are nodes
     heard     when each node of a large site was last heard
     lives     a sensor came into a state: the last thousand of each node
-    web_links one-time links that were used, until they would have been over anyway
+    web_links one-time links that were used, until a day after they would have been over anyway
 
 `tidy` moves and deletes a few hundred rows at a time, so that it never holds up a round for long.
 """
@@ -51,6 +51,8 @@ from gateway.store.rows import record_of, row_of
 
 METADATA = MetaData()
 TIDIED_AT_ONCE = 500
+LINKS_KEPT_MS = 86_400_000
+"""A used link is remembered for longer than it was good: clocks are set, and looked at twice."""
 
 
 def _hour_columns() -> list[Column[Any]]:
@@ -210,7 +212,7 @@ def _delete(
 
 def use_link(connection: Connection, nonce: str, ends_ms: int, now_ms: int) -> bool:
     """Note that a one-time link is used; False where it was before."""
-    connection.execute(delete(WEB_LINKS).where(WEB_LINKS.c.ends_ms <= now_ms))
+    connection.execute(delete(WEB_LINKS).where(WEB_LINKS.c.ends_ms <= now_ms - LINKS_KEPT_MS))
     this = select(WEB_LINKS.c.nonce).where(WEB_LINKS.c.nonce == nonce)
     if connection.execute(this).first() is not None:
         return False

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import json
 import secrets
 from collections import OrderedDict
@@ -222,6 +223,7 @@ class RateLimit:
 
     def take(self, address: str, now_ms: int) -> bool:
         """Whether one more is allowed now."""
+        address = _household(address)
         left, at_ms = self._left.pop(address, (float(self._burst), now_ms))
         left = min(self._burst, left + self._per_s * max(0, now_ms - at_ms) / 1000)
         allowed = left >= 1
@@ -229,3 +231,16 @@ class RateLimit:
         if len(self._left) > self.ADDRESSES_MAX:
             self._left.popitem(last=False)
         return allowed
+
+
+def _household(address: str) -> str:
+    """Who has an IPv6 address has all 2⁶⁴ of its network: they count as one.
+
+    >>> _household("2001:db8::7"), _household("::ffff:10.0.0.9"), _household("10.0.0.9")
+    ('2001:db8::', '10.0.0.9', '10.0.0.9')
+    """
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    return str(found.ipv4_mapped or ipaddress.IPv6Address(int(found) >> 64 << 64))

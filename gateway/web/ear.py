@@ -37,6 +37,7 @@ from edge_opid.wire import (
     Topic,
     decode,
 )
+from edge_opid.wire.codec import JSON_ROOM
 from edge_opid.wire.topics import ROOT
 from gateway.registry import NodeKey
 
@@ -47,9 +48,11 @@ LOOK_S = 1.0
 UNSURE_MAX = 64
 STRANGERS_MAX = 32
 NODES_MAX = 20_000
+SAID_BYTES_MAX = JSON_ROOM * max(Prediction.bytes_max, Asked.bytes_max)
 POLL_S = 0.5
 DISCOVER_S = 30.0
 EVERYTHING = "#"
+HEARD = (Channel.PREDICTION, Channel.ASKED, Channel.READING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +171,10 @@ class Ear:
             for key, heard in self._heard.items():
                 for name in self._known.get(key, frozenset(heard.strangers)):
                     heard.strangers.pop(name, None)
-        if filters != self._readings:
-            self._link.subscribe(sorted(filters - self._readings), 0)
-            self._link.unsubscribe(sorted(self._readings - filters))
-            self._readings = filters
+            if filters != self._readings:
+                self._link.subscribe(sorted(filters - self._readings), 0)
+                self._link.unsubscribe(sorted(self._readings - filters))
+                self._readings = filters
 
     def discover(self) -> None:
         """Hear everything for a while; what was heard before is forgotten."""
@@ -224,11 +227,14 @@ class Ear:
 
     def _hear(self, delivery: Delivery) -> None:
         if not delivery.topic.startswith(f"{ROOT}/"):
-            with self._lock:
-                at_s, kept = time.monotonic(), delivery.retain
-                self._home.add(delivery.topic, delivery.payload, retained=kept, at_s=at_s)
+            self._hear_home(delivery)
             return
         topic = Topic.parse(delivery.topic)
+        if topic.channel not in HEARD:
+            return  # somebody discovers, and we hear everything
+        if len(delivery.payload) > SAID_BYTES_MAX:
+            self.not_understood += 1
+            return
         key = topic.site, topic.node
         with self._lock:
             if key not in self._heard and len(self._heard) >= NODES_MAX:
@@ -248,6 +254,13 @@ class Ear:
             said = read_said(delivery.payload)
             if said.confidence is None or said.confidence < SURE:
                 self._keep(heard, said)
+
+    def _hear_home(self, delivery: Delivery) -> None:
+        """What is not ours; what comes after the time is left alone, as a page is made of it."""
+        with self._lock:
+            if self.discovering_s > 0:
+                at_s, kept = time.monotonic(), delivery.retain
+                self._home.add(delivery.topic, delivery.payload, retained=kept, at_s=at_s)
 
     def _keep(self, heard: _Heard, said: Said) -> None:
         """One more to ask for; what the node asked about itself takes the place of its copy."""

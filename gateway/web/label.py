@@ -7,6 +7,7 @@ it. Later the node is told, which can undo what it learned of its recent instanc
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from starlette.requests import Request
@@ -152,7 +153,9 @@ def given_label(context: CommandContext, key: NodeKey, number: int) -> Label | N
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(each) for each in text.split("-") if each.isdecimal()][:GIVEN_MAX]
+    """Numbers of commands, as an address or a form has them; each as a database can have it."""
+    found = (each for each in text.split("-") if each.isdecimal() and len(each) <= 18)
+    return [int(each) for each in islice(found, GIVEN_MAX)]
 
 
 def _given(site: Site, request: Request, key: NodeKey) -> dict[str, Any] | None:

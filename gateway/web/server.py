@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import secrets
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from edge_opid import log
 from edge_opid.link.background import BackgroundLink
@@ -26,6 +29,8 @@ CLIENT = "opid-gateway-web"
 CONNECTIONS_MAX = 128
 HEADER_BYTES_MAX = 16_384
 KEEP_ALIVE_S = 10
+REQUEST_S = 30.0
+"""For a request and its answer: a locked database takes five seconds, a phone with one bar ten."""
 STOP_S = 3
 PAYLOAD_BYTES_MAX = 8 * 2**20  # zigbee2mqtt describes all devices of a large house in one message
 
@@ -56,7 +61,7 @@ def open_ear(config: GatewayConfig) -> Ear | None:
         return None
     options = replace(
         config.broker,
-        client_id=CLIENT,
+        client_id=f"{CLIENT}-{secrets.token_hex(4)}",  # another gateway's pages may be there, too
         credentials=config.web.credentials,
         persistent=False,
         inbox_messages_max=4_096,
@@ -68,6 +73,39 @@ def open_ear(config: GatewayConfig) -> Ear | None:
     return ear
 
 
+class Prompt(H11Protocol):
+    """A connection that ends if it has not had its next answer in `REQUEST_S`.
+
+    uvicorn waits for ever for the rest of a request, and for whoever does not read its answer. With
+    `CONNECTIONS_MAX` of them, which cost a stranger nothing, nobody else would be served.
+    """
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._wait_anew()
+
+    def on_response_complete(self) -> None:
+        """It was quick enough; begin anew."""
+        self._wait_anew()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """There is nobody to wait for."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_anew(self) -> None:
+        self._stop_waiting()
+        self._patience = self.loop.call_later(REQUEST_S, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+
+
 def serve(config: GatewayConfig, *, until_eof: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; or, as a gateway's child, until the gateway is gone."""
     with open_site(config) as site:
@@ -76,7 +114,7 @@ def serve(config: GatewayConfig, *, until_eof: bool = False) -> int:
                 application(site),
                 host=config.web.host,
                 port=config.web.port,
-                http="h11",
+                http=Prompt,
                 ws="none",
                 lifespan="off",
                 log_config=None,

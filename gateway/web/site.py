@@ -27,13 +27,12 @@ from gateway.web.access import Keys, Scope, Session
 from gateway.web.answers import HTML, Rendered
 from gateway.web.book import Book, View
 from gateway.web.ear import Ear
-from gateway.web.guard import Limits, refused
+from gateway.web.guard import FIELDS_MAX, Limits, refused
 from gateway.web.settings import WebSettings
 
 Facts = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
 HERE = Path(__file__).parent
-FIELDS_MAX = 400
 
 
 def templates() -> Environment:
