@@ -422,3 +422,15 @@ def test_a_sensor_that_a_former_gateway_ordered_can_be_replaced() -> None:
     again, told = restarted(alone_, (*given, heir))
     assert told == ("y takes over from x, with what it has learned: reference 0, scale 1",)
     assert sorted(again.node.state.local_models.sensors) == ["a", "b", "c", "y"]
+
+
+def test_a_scale_too_far_away_to_be_moved_to_begins_anew_though_no_other_sensor_is_left() -> None:
+    """The only sensor's scale was a million times too wide: old sums mean nothing in its units."""
+    rig = lived((A,))
+    far = replace(A, scale=A.scale / 1e6)
+    again, _ = restarted(rig, (far,))
+    models = again.node.state.local_models
+    assert models.sensors["a"].scale == far.scale
+    assert (models.learner.evidence, models.lately.evidence) == (0, 0)
+    assert not models.learner.B.any()
+    assert not models.logistic.weights.any()
