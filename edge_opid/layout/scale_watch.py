@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from edge_opid.layout.nonsense import Values, sensible
-from edge_opid.layout.sensor import Sensor
+from edge_opid.layout.sensor import Sensor, knots_within
 
 GATED = 8
 ONE_IN = 32
@@ -197,5 +197,4 @@ def widened(sensor: Sensor, reference: float, scale: float, gate: float, far: Va
     if new and len(outside):
         kept += np.quantile(outside, np.linspace(0.2, 0.8, new)).tolist()
     z = {float(np.float32((value - reference) / scale)) for value in kept}
-    knots = (-gate, *sorted(k for k in z if abs(k) < gate), gate)
-    return replace(sensor, reference=reference, scale=scale, knots=knots)
+    return replace(sensor, reference=reference, scale=scale, knots=knots_within(gate, z))
