@@ -578,7 +578,8 @@ def _number(name: str, value: Any) -> float:
     try:
         if isinstance(value, str | bytes) or abs(number := float(value)) > FLOAT32_MAX:
             raise ValueError
-    except (TypeError, ValueError) as error:
-        sentence = f"sensor {name!r} is {value!r}: expected a finite number, or None if missing"
+    except (TypeError, ValueError, OverflowError) as error:
+        said = "beyond every float" if isinstance(error, OverflowError) else repr(value)
+        sentence = f"sensor {name!r} is {said}: expected a finite number, or None if missing"
         raise ReadingError(Refusal("type", sentence)) from error
     return number

@@ -522,7 +522,7 @@ class NodeReason(Reason):
     UNDO_TOO_LATE = (
         "undo-too-late", WARNING, "undo refused",
         "A label cannot be taken back any more: since it was learned, sensors have come, gone or "
-        "been rescaled, and the sums are others. Nothing has changed.",
+        "been rescaled, its class was removed, or forgetting was changed. Nothing has changed.",
         "Give the next instances their right labels: they outweigh it.", LABELS,
     )  # fmt: skip
     DEVICE_ONLINE = (

@@ -184,6 +184,7 @@ def test_one_bad_row_of_many_costs_all_and_changes_nothing():
     before = bits(classifier)
     for columns, labels, blamed in [
         ({"co2": [400, "x"]}, ["full", "full"], "sensor 'co2' is 'x'"),
+        ({"co2": [400, 10**400]}, ["full", "full"], "sensor 'co2' is beyond every float"),
         ({"co2": [400, np.nan]}, ["full", "new"], "no value"),
         ({"co2": [400, 500]}, ["full"], "each of 2 rows, got 1"),
         ({"co2": [400, 500], "temp": [20]}, ["full", "full"], "of one length"),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -246,6 +247,31 @@ def test_a_restore_from_what_is_no_backup_is_one_sentence(tmp_path, archive, sen
     assert "Errno" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("spoilt", [0.3, 0.6, -0.001])
+def test_a_backup_with_one_rotten_byte_is_refused(tmp_path, capsys, spoilt):
+    """It was unpacked all the same: tar looks at no checksum behind the last file."""
+    path, archive = write_config(tmp_path), tmp_path / "old.tar.gz"
+    (tmp_path / "journal-00000001").write_bytes(np.random.default_rng(1).bytes(40_000))
+    with tarfile.open(archive, "w:gz") as whole:
+        whole.add(tmp_path / "journal-00000001", arcname="journal-00000001")
+    data = bytearray(archive.read_bytes())
+    data[int(spoilt * len(data))] ^= 0xFF
+    archive.write_bytes(data)
+    assert main(["restore", str(archive), str(path)]) == 1
+    assert f"{archive} is no backup of a node: " in capsys.readouterr().err
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("time", ["0001-01-01 00:00", "9999-12-31 23:59"])
+def test_a_time_at_the_end_of_the_calendar_is_one_sentence(tmp_path, time):
+    """An hour east of Greenwich it is in the year 0, or may be in 10000, which no clock knows."""
+    config = write_config(tmp_path)
+    done = opid_node("label", "fresh", "--at", time, "--config", config, TZ="XXX-1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("opid-node: --at must be like 14:05")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_export_writes_through_no_planted_link(tmp_path):

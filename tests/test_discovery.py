@@ -20,7 +20,8 @@ from support.mosquitto import HOST, Mosquitto, free_port
 
 from edge_opid.config.service import parse_config
 from edge_opid.config.starting_file import starting_file
-from edge_opid.discovery.heard import Heard
+from edge_opid.discovery import zigbee2mqtt
+from edge_opid.discovery.heard import Heard, HeardTopic
 from edge_opid.discovery.names import sensor_id, slug, unique
 from edge_opid.discovery.proposal import Known, propose, toml_lines
 from edge_opid.service.status_file import write_status
@@ -282,6 +283,18 @@ def test_whatever_devices_say_the_proposal_is_a_file_that_loads(messages):
     tomllib.loads(text)
     if "[[sensors]]" in text:
         parse_config(whole_file(text), {})
+
+
+def test_features_within_features_end_somewhere(monkeypatch):
+    """Later Pythons read JSON that is nested deeper than one function may call itself."""
+    expose = {"property": "temperature", "access": 1, "type": "numeric"}
+    for _ in range(2_000):
+        expose = {"features": [expose]}
+    device = {"friendly_name": "attic", "definition": {"exposes": [expose]}}
+    monkeypatch.setattr(HeardTopic, "document", [device])
+    heard = Heard()
+    heard.add("zigbee2mqtt/bridge/devices", b"", retained=True, at_s=0.0)
+    assert list(zigbee2mqtt.find(heard)) == []
 
 
 def test_a_flood_of_topics_is_left_out_and_counted():

@@ -70,6 +70,7 @@ def test_a_missing_value_counts_as_the_reference():
 BAD_READINGS = {
     "nan": ({"temp": float("nan")}, "non-finite", "sensor 'temp' is nan: expected a finite number"),
     "inf": ({"co2": float("inf")}, "non-finite", "sensor 'co2' is inf"),
+    "beyond every float": ({"co2": 10**400}, "type", "too large to convert to float"),
     "stranger": ({"temp": 20.0, "ph": 7.0}, "unknown-sensor", "no sensor 'ph' here; there are"),
     "word": ({"temp": "warm"}, "type", "warm"),
 }

@@ -41,6 +41,7 @@ BAD = {
     "minus infinity": (with_value(-np.inf), 1, "non-finite", "column 3 is -inf"),
     "absurd": (with_value(1e12), 1, "limit", "column 3 is 1e+12: expected at most 1e+06"),
     "beyond float32": (GOOD.astype(float) * 1e300, 1, "limit", "expected at most 1e+06"),
+    "beyond every float": ([10**400] * 5, 1, "type", "expected 5 numbers"),
     "words": (["a", "b", "c", "d", "e"], 1, "type", "expected 5 numbers"),
     "nothing": ([None] * 5, 1, "non-finite", "column 0 is nan"),
     "class too high": (GOOD, 3, "label", "label must be 0..2, got 3"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -264,3 +265,27 @@ def test_msgpack_says_the_same():
     packed.handle(topic, encode(Label("stale", InstanceId("s", 1, 4))), 101_000, token=1)
     packed.handle(topic, encode(Undo()), 102_000, token=2)
     assert spoken.frozen() == packed.frozen()
+
+
+def test_a_label_of_a_class_that_is_gone_stays_and_the_others_are_taken_back():
+    """A stretch was labelled, then one of its classes removed: the rest of it must still go."""
+    rig = rig_of()
+    fill(rig, count=10, label=lambda seq: "bad" if seq == 5 else "stale")
+    rig.run(rig.node.remove_class("bad", 101_000), 101_000)
+    say(rig, 102_000, undo=True, **{"from": 0, "until": 101})
+    assert counted(rig, "unlearned", "undo-too-late", "input-failed") == (9, 1, 0)
+    assert classes(rig) == [0, 0]
+    replayed(rig)
+
+
+def test_a_label_learned_under_another_forgetting_is_not_taken_back():
+    """What it still counts for is not known any more; to guess would subtract what never was."""
+    rig = rig_of(forgetting=0.5)
+    fill(rig, count=12, label=truth)
+    settings = replace(rig.node.state.settings, forgetting=1.0)
+    rig.run(rig.node._configure(settings, {}, None, 121_000), 121_000)
+    known = rig.frozen()
+    say(rig, 122_000, undo=True, instance="s/1/3")
+    assert counted(rig, "undo-too-late", "unlearned") == (1, 0)
+    assert rig.frozen() == known
+    replayed(rig)

@@ -422,3 +422,36 @@ def test_a_sensor_that_a_former_gateway_ordered_can_be_replaced() -> None:
     again, told = restarted(alone_, (*given, heir))
     assert told == ("y takes over from x, with what it has learned: reference 0, scale 1",)
     assert sorted(again.node.state.local_models.sensors) == ["a", "b", "c", "y"]
+
+
+def test_a_scale_too_far_away_to_be_moved_to_begins_anew_though_no_other_sensor_is_left() -> None:
+    """The only sensor's scale was a million times too wide: old sums mean nothing in its units."""
+    rig = lived((A,))
+    far = replace(A, scale=A.scale / 1e6)
+    again, _ = restarted(rig, (far,))
+    models = again.node.state.local_models
+    assert models.sensors["a"].scale == far.scale
+    assert (models.learner.evidence, models.lately.evidence) == (0, 0)
+    assert not models.learner.B.any()
+    assert not models.logistic.weights.any()
+
+
+@pytest.mark.parametrize("readings", [10, 30])
+def test_a_sensor_is_measured_anew_by_as_many_values_as_the_file_says_now(readings: int) -> None:
+    """It had said 15 of 20 values. In one life it waited for 20; in the next it never had enough,
+    and kept every value there was.
+    """
+    unknown = (A, B, SensorConfig("c"))
+    rig = lived(unknown, warmup_readings=20)
+    now = Remeasured(0, "c")
+    rig.durable.append(pack_record(now))
+    apply(rig.node.state, now)
+    teach(rig, READINGS + 1, 15)
+    again, _ = restarted(rig, unknown, warmup_readings=readings)
+    after = Rig(Node(config(sensors=unknown, warmup_readings=readings)))
+    after.node.restore(again.frozen(), [])
+    for each in (again, after):
+        teach(each, READINGS + 16, 15)
+        assert not each.node.state.scales.again
+        assert each.node.counts[NodeReason.SCALE_MOVED] == 1
+    assert again.frozen() == after.frozen()

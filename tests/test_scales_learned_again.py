@@ -225,6 +225,25 @@ def test_a_scale_that_was_given_is_reported_and_stays():
     assert any(line.startswith("light: ") for line in rig.node.status(0).degraded)
 
 
+def test_values_no_scale_can_be_told_for_are_reported_and_every_reading_is_answered():
+    """The largest numbers there are, behind a narrow gate: their scale would be beyond float32."""
+    rng = np.random.default_rng(2)
+    rig = Rig.make(sensors=UNKNOWN, gate=1.0, warmup_readings=8)
+    for seq in range(1, 41):
+        a, light = (1.0 if seq <= 8 else 3e38) * rng.uniform(0.6, 1.0, size=2)
+        rig.read(seq, {"a": float(a), "light": float(light)}, now_ms=seq)
+    assert counted(rig, NodeReason.INPUT_FAILED) == 0
+    assert len(rig.predictions()) == 40
+    assert any("at the gate" in line for line in rig.node.status(0).degraded)
+
+
+def test_a_drift_to_where_no_scale_can_be_told_moves_nothing():
+    watch, sensor = ScaleWatch(), Sensor("s", 0.0, 1.0)
+    for _ in range(3 * 1024):
+        if watch.note({"s": 3e38}):
+            assert watch.take_drifted([sensor], gate=1.0) == []
+
+
 def test_a_warm_up_in_which_nothing_moves_begins_anew():
     """Every sensor on the bench; the node says so, and learns when they are mounted."""
     rows, labels = room(700, dawn=250)

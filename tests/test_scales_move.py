@@ -204,3 +204,15 @@ def test_a_move_that_cannot_be_changes_nothing():
         mine.rescale(layout_with([(0.0, 1e-7), (0.0, 1.0), (0.0, 1.0)]))
     assert mine.full == OLD
     assert np.array_equal(own(mine), before)
+
+
+def test_unlabelled_readings_teach_again_though_a_sensor_was_silent_when_that_was_turned_on():
+    """The parked sums had none of them, and took the place of the new ones when it returned."""
+    mine = memories()
+    mine.learn_unlabelled(False)
+    mine.silence(["c"], carry=1.0)
+    mine.learn_unlabelled(True)
+    mine.take_back(["c"])
+    mine.observe(mine.layout.encode(ROWS[0]))
+    assert mine.everything is not None
+    assert mine.everything.readings == 1

@@ -81,9 +81,16 @@ def typed_millis(text: str | None, option: str, now_s: Callable[[], float]) -> i
         return None
     if NUMBER.fullmatch(text):  # since 1970
         return millis_of(float(text), option)
+    try:
+        return _millis_of_moment(text, now_s)
+    except (ValueError, OverflowError):  # no time at all, or of the year 0 or 10000 in UTC
+        raise SettingError(
+            option, f"must be like 14:05 or 2026-11-17 14:05, got {text!r}"
+        ) from None
+
+
+def _millis_of_moment(text: str, now_s: Callable[[], float]) -> int:
     found = _parsed(text)
-    if found is None:
-        raise SettingError(option, f"must be like 14:05 or 2026-11-17 14:05, got {text!r}")
     if found.year == 1900:  # an hour of today, or of yesterday where today's is still to come
         today = datetime.fromtimestamp(now_s()).astimezone()
         found = found.replace(year=today.year, month=today.month, day=today.day)
@@ -91,13 +98,10 @@ def typed_millis(text: str | None, option: str, now_s: Callable[[], float]) -> i
     return round(1000 * found.timestamp())
 
 
-def _parsed(text: str) -> datetime | None:
+def _parsed(text: str) -> datetime:
     for form in TIMES:
         try:
             return datetime.strptime(text, form)
         except ValueError:
             continue
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
+    return datetime.fromisoformat(text)

@@ -14,6 +14,7 @@ from typing import Any
 
 PROGRAM = "opid-node"
 CONFIG = Path("/etc/opid-node/node.toml")
+WHICH = f"the configuration (default {CONFIG})"
 Verbs = Any
 """What argparse calls the holder of sub-commands; its class has no public name."""
 
@@ -129,8 +130,7 @@ def _watch(verbs: Verbs) -> None:
     watch.add_argument("topic", nargs="?", metavar="TOPIC", help="only these topics; + and # match")
     watch.add_argument("--seconds", type=float, help="stop after so long; else at Ctrl-C")
     watch.add_argument("--count", type=int, help="stop after so many messages")
-    words = f"the configuration (default {CONFIG})"
-    watch.add_argument("--config", type=Path, default=CONFIG, metavar="FILE", help=words)
+    _config(watch)
 
 
 def _label(each: ArgumentParser) -> None:
@@ -143,8 +143,7 @@ def _label(each: ArgumentParser) -> None:
     each.add_argument("--instance", metavar="SOURCE/BOOT/SEQ", help=words)
     words = "take a label back: the last one, or those of the times given"
     each.add_argument("--undo", action="store_true", help=words)
-    words = f"the configuration (default {CONFIG})"
-    each.add_argument("--config", type=Path, default=CONFIG, metavar="FILE", help=words)
+    _config(each)
 
 
 def obey(given: Namespace) -> int:
@@ -172,5 +171,9 @@ def _speed(text: str) -> float:
 
 def _file(verb: ArgumentParser) -> None:
     """The configuration it is about."""
-    words = f"the configuration (default {CONFIG})"
-    verb.add_argument("file", type=Path, nargs="?", default=CONFIG, metavar="FILE", help=words)
+    verb.add_argument("file", type=Path, nargs="?", default=CONFIG, metavar="FILE", help=WHICH)
+
+
+def _config(verb: ArgumentParser) -> None:
+    """The same for a verb that has something else to name."""
+    verb.add_argument("--config", type=Path, default=CONFIG, metavar="FILE", help=WHICH)

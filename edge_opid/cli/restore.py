@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
+import zlib
 from argparse import Namespace
 from dataclasses import replace
+from gzip import BadGzipFile
 from pathlib import Path
 
 from edge_opid.cli.output import print_lines
@@ -62,9 +64,17 @@ def _unpack(archive: Path, folder: Path) -> None:
                 with source, (folder / each.name).open("xb") as target:
                     shutil.copyfileobj(source, target)
                 (folder / each.name).chmod(0o600)
-    except (tarfile.TarError, EOFError) as error:
+            _read_to_the_end(found)
+    except (tarfile.TarError, EOFError, BadGzipFile, zlib.error) as error:
         why = str(error).partition(":")[0]  # the rest lists what every decompressor thought of it
         raise OpidError(f"{archive} is no backup of a node: {why}") from error
+
+
+def _read_to_the_end(archive: tarfile.TarFile) -> None:
+    """The checksum of the whole stands behind the last file, where nobody else looks."""
+    left = BYTES_MAX
+    while archive.fileobj is not None and left > 0 and archive.fileobj.read(2**20):
+        left -= 2**20
 
 
 def _give_like(folder: Path, like: Path) -> None:

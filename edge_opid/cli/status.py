@@ -73,6 +73,8 @@ def heading(found: dict[str, Any], age_s: float, now_s: float) -> str:
 
     >>> heading({"running": False}, 185.0, now_s=0.0)
     'stopped 3 min ago'
+    >>> heading({"running": True, "connected": True}, -3600.0, now_s=0.0)  # the clock was set back
+    'running, 0 s ago'
     >>> heading({"running": True, "connected": False, "not_connected_since_ms": 0, "broker":
     ...     "broker pi:1883", "not_connected": "connection refused"}, 1.0, now_s=90.0)
     'not connected to broker pi:1883 for 90 s: connection refused'
@@ -88,7 +90,7 @@ def heading(found: dict[str, Any], age_s: float, now_s: float) -> str:
         since_s = now_s - float(found.get("not_connected_since_ms") or 0) / 1000
         where, why = found.get("broker", "the broker"), found.get("not_connected", "")
         return f"not connected to {where} for {_ago(since_s)}: {why}"
-    return f"running, {age_s:.0f} s ago"
+    return f"running, {_ago(age_s)} ago"
 
 
 def noted_lines(noted: dict[str, dict[str, Any]], now_s: float) -> Iterator[str]:

@@ -26,6 +26,7 @@ from edge_opid.discovery.values import (
 SYSTEM = "zigbee2mqtt"
 DEVICES = "/bridge/devices"
 PUBLISHED = 1  # a bit of `access`: the value is in the state
+DEPTH_MAX = 8  # of features in features; a light has two levels, and anybody may publish this
 
 
 def find(heard: Heard) -> Iterator[Finding]:
@@ -43,18 +44,18 @@ def _device(base: str, device: dict[str, Any]) -> Iterator[Finding]:
         return
     exposes = definition.get("exposes") if isinstance(definition, dict) else None
     for each in exposes if isinstance(exposes, list) else ():
-        yield from _exposed(base, name, "", each)
+        yield from _exposed(base, name, "", each, DEPTH_MAX)
 
 
-def _exposed(base: str, name: str, path: str, expose: Any) -> Iterator[Finding]:
-    """One exposed value, or the values within it."""
-    if not isinstance(expose, dict):
+def _exposed(base: str, name: str, path: str, expose: Any, depth: int) -> Iterator[Finding]:
+    """One exposed value, or the values within it, so many levels down."""
+    if not isinstance(expose, dict) or not depth:
         return
     key, kind, features = expose.get("property"), expose.get("type"), expose.get("features")
     if isinstance(features, list):
         within = joined(path, key) if kind == "composite" and isinstance(key, str) else path
         for each in features:
-            yield from _exposed(base, name, within or path, each)
+            yield from _exposed(base, name, within or path, each, depth - 1)
     elif isinstance(key, str):
         yield _value(f"{base}/{name}", name, path, expose)
 

@@ -34,6 +34,7 @@ SILENT, RETURNED, RETIRED, DEPLOYED, ASKED = "silent", "returned", "retired", "d
 EVENTS = (SILENT, RETURNED, RETIRED, DEPLOYED, ASKED)
 ROLE = "role_"
 ROLE_PLATFORM = "binary_sensor"
+DIAGNOSTIC = {"entity_category": "diagnostic"}  # about the node itself: shown apart
 Component = dict[str, Any]
 
 ONLINE = "{{ 'online' if value_json.online | default(false) else 'offline' }}"
@@ -243,28 +244,24 @@ def _prediction(topic: str, classes: tuple[str, ...]) -> Component:
 
 
 def _confidence(topic: str) -> Component:
-    return {
-        "platform": "sensor",
-        "name": "Confidence",
-        "unit_of_measurement": "%",
-        "state_class": "measurement",
-        "suggested_display_precision": 0,
-        "state_topic": topic,
-        "value_template": CONFIDENCE,
-    }
+    return _percentage("Confidence", topic, CONFIDENCE)
 
 
 def _accuracy(topic: str) -> Component:
     """Of the better one of the gateway's model and the node's own: one of them is served."""
+    return _percentage("Accuracy", topic, ACCURACY, **DIAGNOSTIC)
+
+
+def _percentage(name: str, topic: str, template: str, **more: str) -> Component:
     return {
         "platform": "sensor",
-        "name": "Accuracy",
+        "name": name,
         "unit_of_measurement": "%",
         "state_class": "measurement",
         "suggested_display_precision": 0,
-        "entity_category": "diagnostic",
+        **more,
         "state_topic": topic,
-        "value_template": ACCURACY,
+        "value_template": template,
     }
 
 
@@ -273,7 +270,7 @@ def _degraded(topic: str) -> Component:
         "platform": "binary_sensor",
         "name": "Degraded",
         "device_class": "problem",
-        "entity_category": "diagnostic",
+        **DIAGNOSTIC,
         "state_topic": topic,
         "value_template": DEGRADED,
         "json_attributes_topic": topic,
@@ -285,7 +282,7 @@ def _model_version(topic: str) -> Component:
     return {
         "platform": "sensor",
         "name": "Model version",
-        "entity_category": "diagnostic",
+        **DIAGNOSTIC,
         "state_topic": topic,
         "value_template": VERSION,
     }
@@ -333,7 +330,7 @@ def _role(topic: str, role: str, sensor: str | None) -> Component:
         "platform": ROLE_PLATFORM,
         "name": role,
         "device_class": "connectivity",
-        "entity_category": "diagnostic",
+        **DIAGNOSTIC,
         "state_topic": topic,
         "value_template": "OFF" if sensor is None else heard,
     }

@@ -110,7 +110,7 @@ class Encoder:
         raw = [values.get(name) for name in self._names]
         try:
             z = np.array(raw, np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ReadingError(Refusal("type", f"{error} in {dict(values)}")) from error
         present = len(raw) - raw.count(None)
         if np.count_nonzero(np.isfinite(z)) != present:

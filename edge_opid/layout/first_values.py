@@ -144,7 +144,8 @@ class FirstValues:
         return [self.heard, self.asked_at, list(self._values)]
 
     def restore(self, saved: Sequence[Any]) -> FirstValues:
-        """Be what `state` described; returns itself."""
-        self.heard, self.asked_at, self._values = saved[0], saved[1], list(saved[2])
+        """Be what `state` described, with no more values than there is room for; returns itself."""
+        self.heard, self.asked_at, values = saved
+        self._values = list(values)[: self._readings]
         self._settle()
         return self

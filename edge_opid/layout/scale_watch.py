@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from edge_opid.layout.nonsense import Values, sensible
-from edge_opid.layout.sensor import Sensor
+from edge_opid.layout.sensor import Sensor, knots_within
 
 GATED = 8
 ONE_IN = 32
@@ -40,6 +40,8 @@ EVERY = 16
 """Of so many readings one is enough to tell a mean."""
 WINDOW = 1024
 DRIFT = 5.0
+SCALE_MAX = float(np.finfo(np.float32).max)
+"""A wider scale could not be described to anybody: the sensor keeps the one it has."""
 
 
 class ScaleWatch:
@@ -114,9 +116,11 @@ class ScaleWatch:
         seen = seen[sensible(seen)]
         if len(np.unique(seen)) < KINDS:
             return None
-        self.forget(sensor.name)
         reach = float(np.quantile(np.abs(seen - sensor.reference), 0.75))
         scale = float(f"{max(2 * sensor.scale, reach / (gate / 2)):.5g}")
+        if scale > SCALE_MAX:
+            return None
+        self.forget(sensor.name)
         return widened(sensor, sensor.reference, scale, gate, seen)
 
     def take_drifted(self, sensors: Iterable[Sensor], gate: float) -> list[Sensor]:
@@ -134,8 +138,9 @@ class ScaleWatch:
                 reference = float(f"{(before[name] + means[name]) / 2:.5g}")
                 apart = abs(reference - sensor.reference)
                 scale = max(sensor.scale, float(f"{apart / (gate / 2):.5g}"))
-                found.append(widened(sensor, reference, scale, gate, np.zeros(0)))
-                self.forget(name)
+                if scale <= SCALE_MAX:
+                    found.append(widened(sensor, reference, scale, gate, np.zeros(0)))
+                    self.forget(name)
         return found
 
     def forget(self, name: str) -> None:
@@ -192,5 +197,4 @@ def widened(sensor: Sensor, reference: float, scale: float, gate: float, far: Va
     if new and len(outside):
         kept += np.quantile(outside, np.linspace(0.2, 0.8, new)).tolist()
     z = {float(np.float32((value - reference) / scale)) for value in kept}
-    knots = (-gate, *sorted(k for k in z if abs(k) < gate), gate)
-    return replace(sensor, reference=reference, scale=scale, knots=knots)
+    return replace(sensor, reference=reference, scale=scale, knots=knots_within(gate, z))

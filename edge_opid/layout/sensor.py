@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+
+import numpy as np
 
 from edge_opid.errors import LayoutError
 
@@ -52,6 +55,18 @@ class Sensor:
     def columns(self) -> int:
         """How many columns the sensor brings, and takes with it."""
         return len(self.knots) or 1
+
+
+def knots_within(gate: float, inner: Iterable[float]) -> tuple[float, ...]:
+    """The ends of the gate, and those between them that float32 can tell apart.
+
+    >>> knots_within(100.0, (-3.0, 50.0, 50.000001, 120.0))
+    (-100.0, -3.0, 50.0, 100.0)
+    """
+    distinct: dict[float, float] = {}
+    for knot in (-gate, gate, *(each for each in inner if abs(each) < gate)):
+        distinct.setdefault(float(np.float32(knot)), knot)
+    return tuple(sorted(distinct.values()))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edge_opid.errors import LayoutError
 from edge_opid.layout.layout import Layout
 from edge_opid.layout.nonsense import described, sensible
-from edge_opid.layout.sensor import Pair, Sensor
+from edge_opid.layout.sensor import Pair, Sensor, knots_within
 
 NORMAL_SPREAD = 3.2897
 """How many standard deviations lie between the 5 % and the 95 % quantile of a normal sensor."""
@@ -216,5 +216,5 @@ def spread_knots(z: NDArray[np.float64], knots: int, gate: float) -> tuple[float
     if knots == 1:
         return ()
     shares = np.linspace(0, 1, knots - 2) if knots > 3 else np.full(knots - 2, 0.5)
-    inner = np.unique(np.round(np.quantile(z, shares), 6)) if len(z) else np.zeros(0)
-    return (-gate, *(float(knot) for knot in inner if abs(knot) < gate), gate)
+    inner = np.round(np.quantile(z, shares), 6).tolist() if len(z) else []
+    return knots_within(gate, inner)

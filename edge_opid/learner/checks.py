@@ -26,7 +26,7 @@ def as_values(x: ArrayLike, shape: tuple[int, ...]) -> Floats:
     if not (isinstance(x, np.ndarray) and x.dtype.char in "fd" and x.flags.c_contiguous):
         try:
             x = np.ascontiguousarray(x, np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             refusal = Refusal("type", f"expected {shape[-1]} numbers: {error}")
             raise ReadingError(refusal) from error
     if x.shape != shape:

@@ -239,11 +239,11 @@ static void *take(buffers_t *all, PyObject *object, char code, Py_ssize_t *items
     const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(object, view, flags) < 0) return NULL;
     all->count++;
-    const Py_ssize_t found = view->len / view->itemsize;
     if (!view->format || view->format[0] != code || view->format[1]) {
         PyErr_Format(PyExc_TypeError, "expected an array of type '%c'", code);
         return NULL;
     }
+    const Py_ssize_t found = view->len / view->itemsize;
     if (*items && *items != found) {
         PyErr_Format(PyExc_ValueError, "expected %zd items of type '%c', got %zd", *items, code,
                      found);
@@ -253,23 +253,39 @@ static void *take(buffers_t *all, PyObject *object, char code, Py_ssize_t *items
     return view->buf;
 }
 
+/* Numbers of either float type, as float64. */
+typedef struct {
+    Py_buffer view;
+    int wide; /* float64, and not float32 */
+} floats_t;
+
+/* Opens an array of exactly `count` of them; 0 with a Python error, and nothing to release. */
+static int open_floats(floats_t *f, PyObject *object, Py_ssize_t count, const char *what) {
+    if (PyObject_GetBuffer(object, &f->view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return 0;
+    const char code = f->view.format && !f->view.format[1] ? f->view.format[0] : '?';
+    f->wide = code == 'd';
+    if ((f->wide || code == 'f') && f->view.len == count * f->view.itemsize) return 1;
+    PyErr_Format(PyExc_ValueError, "expected %zd %s of float32 or float64", count, what);
+    PyBuffer_Release(&f->view);
+    return 0;
+}
+
+INLINE double float_at(const floats_t *f, Py_ssize_t i) {
+    return f->wide ? ((const double *)f->view.buf)[i] : ((const float *)f->view.buf)[i];
+}
+
 /* Copies a reading into `to` as float32. Returns the first value beyond the limit (which NaN and
  * infinities are too), -1 where all are fine, -2 with a Python error. */
 static Py_ssize_t copy_reading(PyObject *object, float *to, Py_ssize_t width, double limit) {
-    Py_buffer view;
+    floats_t reading;
     Py_ssize_t bad = -1;
-    if (PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return -2;
-    const char code = view.format && !view.format[1] ? view.format[0] : '?';
-    if ((code != 'f' && code != 'd') || view.len != width * view.itemsize) {
-        PyErr_Format(PyExc_ValueError, "expected %zd values of float32 or float64", width);
-        bad = -2;
-    }
+    if (!open_floats(&reading, object, width, "values")) return -2;
     for (Py_ssize_t i = 0; i < width && bad == -1; i++) {
-        const double value = code == 'f' ? ((float *)view.buf)[i] : ((double *)view.buf)[i];
+        const double value = float_at(&reading, i);
         if (!(fabs(value) <= limit)) bad = i;
         to[i] = (float)value;
     }
-    PyBuffer_Release(&view);
+    PyBuffer_Release(&reading.view);
     return bad;
 }
 
@@ -804,18 +820,22 @@ done:
 
 /* ---- the time layer ------------------------------------------------------------------------ */
 
-/* The arrays of a time layer, checked against each other; `predictor` is a number it must know. */
+/* The arrays of a time layer, checked against each other, and the buffers of this call. */
 typedef struct {
+    buffers_t all;
     layer_t layer;
     evidence_t evidence;
     double *room; /* a place for each class, at the end of the state */
 } timed_t;
 
-static int take_time(buffers_t *all, PyObject *numbers_, PyObject *evidence, timed_t *s) {
+/* The first two of `wanted` arguments. End with `done_with`, whatever this says. */
+static int take_time(timed_t *s, const char *name, PyObject *const *args, Py_ssize_t count,
+                     Py_ssize_t wanted) {
     Py_ssize_t n_state = 0, n_evidence = 0;
     double *state, *seen;
-    if (!(state = take(all, numbers_, 'd', &n_state, 1)) ||
-        !(seen = take(all, evidence, 'd', &n_evidence, 1)))
+    s->all.count = 0;
+    if (!expect(count, wanted, name) || !(state = take(&s->all, args[0], 'd', &n_state, 1)) ||
+        !(seen = take(&s->all, args[1], 'd', &n_evidence, 1)))
         return 0;
     const Py_ssize_t classes = n_evidence / 5 - 1;
     if (n_evidence % 5 || classes < 1 || n_state != FIXED + (PER_CLASS + 1) * classes) {
@@ -829,6 +849,11 @@ static int take_time(buffers_t *all, PyObject *numbers_, PyObject *evidence, tim
     return 1;
 }
 
+static PyObject *done_with(timed_t *s, PyObject *found) {
+    release(&s->all);
+    return found;
+}
+
 /* A label in these numbers is used as an index: -1 for none, or one of the classes. */
 static int fits_label(double label, Py_ssize_t classes) {
     if (label >= -1 && label < (double)classes) return 1;
@@ -837,15 +862,11 @@ static int fits_label(double label, Py_ssize_t classes) {
 }
 
 static int copy_scores(PyObject *object, double *to, Py_ssize_t classes) {
-    Py_buffer view;
-    if (PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return 0;
-    const char code = view.format && !view.format[1] ? view.format[0] : '?';
-    const int fits = (code == 'f' || code == 'd') && view.len == classes * view.itemsize;
-    if (!fits) PyErr_Format(PyExc_ValueError, "expected %zd scores of float32 or float64", classes);
-    for (Py_ssize_t k = 0; fits && k < classes; k++)
-        to[k] = code == 'f' ? (double)((float *)view.buf)[k] : ((double *)view.buf)[k];
-    PyBuffer_Release(&view);
-    return fits;
+    floats_t scores;
+    if (!open_floats(&scores, object, classes, "scores")) return 0;
+    for (Py_ssize_t k = 0; k < classes; k++) to[k] = float_at(&scores, k);
+    PyBuffer_Release(&scores.view);
+    return 1;
 }
 
 static PyObject *list_of(const double *values, Py_ssize_t n) {
@@ -863,21 +884,18 @@ PyDoc_STRVAR(time_answer_doc,
 
 static PyObject *time_answer(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    buffers_t all = {.count = 0};
     timed_t s;
     double time_ms;
-    PyObject *found = NULL;
-    if (!expect(count, 5, "time_answer") || !take_time(&all, args[0], args[1], &s)) goto done;
-    const Py_ssize_t predictor = place_below(args[2], PREDICTORS, "predictor");
-    if (predictor < 0 || !numbers(args + 4, 1, &time_ms)) goto done;
-    if (!copy_scores(args[3], s.evidence.scores, s.layer.classes)) goto done;
-    if (!fits_label(s.layer.fixed->label, s.layer.classes)) goto done;
+    Py_ssize_t predictor;
+    if (!take_time(&s, "time_answer", args, count, 5) ||
+        (predictor = place_below(args[2], PREDICTORS, "predictor")) < 0 ||
+        !numbers(args + 4, 1, &time_ms) ||
+        !copy_scores(args[3], s.evidence.scores, s.layer.classes) ||
+        !fits_label(s.layer.fixed->label, s.layer.classes))
+        return done_with(&s, NULL);
     collect_evidence(&s.layer, &s.evidence, (int)predictor, time_ms);
     correct(&s.layer, s.evidence.said, s.room);
-    found = list_of(s.room, s.layer.classes);
-done:
-    release(&all);
-    return found;
+    return done_with(&s, list_of(s.room, s.layer.classes));
 }
 
 PyDoc_STRVAR(time_go_on_doc,
@@ -886,17 +904,12 @@ PyDoc_STRVAR(time_go_on_doc,
 
 static PyObject *time_go_on(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    buffers_t all = {.count = 0};
     timed_t s;
-    PyObject *found = NULL;
-    if (!expect(count, 3, "time_go_on") || !take_time(&all, args[0], args[1], &s)) goto done;
-    const int looked = PyObject_IsTrue(args[2]);
-    if (looked < 0) goto done;
+    int looked;
+    if (!take_time(&s, "time_go_on", args, count, 3) || (looked = PyObject_IsTrue(args[2])) < 0)
+        return done_with(&s, NULL);
     go_on_from(&s.layer, &s.evidence, looked);
-    found = Py_NewRef(Py_None);
-done:
-    release(&all);
-    return found;
+    return done_with(&s, Py_NewRef(Py_None));
 }
 
 PyDoc_STRVAR(time_learn_doc,
@@ -905,19 +918,15 @@ PyDoc_STRVAR(time_learn_doc,
 
 static PyObject *time_learn(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    buffers_t all = {.count = 0};
     timed_t s;
-    PyObject *found = NULL;
-    if (!expect(count, 4, "time_learn") || !take_time(&all, args[0], args[1], &s)) goto done;
-    const Py_ssize_t predictor = place_below(args[2], PREDICTORS, "predictor");
-    if (predictor < 0) goto done;
-    const Py_ssize_t truth = place_below(args[3], s.layer.classes, "truth");
-    if (truth < 0 || !fits_label(*s.evidence.label, s.layer.classes)) goto done;
+    Py_ssize_t predictor, truth;
+    if (!take_time(&s, "time_learn", args, count, 4) ||
+        (predictor = place_below(args[2], PREDICTORS, "predictor")) < 0 ||
+        (truth = place_below(args[3], s.layer.classes, "truth")) < 0 ||
+        !fits_label(*s.evidence.label, s.layer.classes))
+        return done_with(&s, NULL);
     learn_truth(&s.layer, &s.evidence, (int)predictor, truth, s.room);
-    found = Py_NewRef(Py_None);
-done:
-    release(&all);
-    return found;
+    return done_with(&s, Py_NewRef(Py_None));
 }
 
 #define FAST(function) {#function, (PyCFunction)(void (*)(void))function, METH_FASTCALL, function##_doc}

@@ -30,12 +30,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
-
 from edge_opid.config.node import NodeSettings, SensorConfig
 from edge_opid.config.schema import check_classes
 from edge_opid.errors import SettingError, WireError
 from edge_opid.layout import Sensor
+from edge_opid.layout.sensor import knots_within
 from edge_opid.wire import SensorDescription
 from edge_opid.wire.schema import Text
 
@@ -497,7 +496,4 @@ def moved_knots(
         return sensor.knots
     at, unit = sensor.reference, sensor.scale
     inner = [((knot * unit + at) - reference) / scale for knot in sensor.knots[1:-1]]
-    distinct: dict[float, float] = {}
-    for knot in (-gate, gate, *(k for k in inner if abs(k) < gate)):
-        distinct.setdefault(float(np.float32(knot)), knot)
-    return tuple(sorted(distinct.values()))
+    return knots_within(gate, inner)

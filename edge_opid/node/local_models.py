@@ -182,6 +182,8 @@ class LocalModels(Memories):
                 self.silent = silent if len(silent) < len(left) else ()  # one has to be waited for
                 self._describe(left, [s for s in self.vanishing if s not in moved], self.gate)
                 self.change(self.full, carry=1.0)
+            else:
+                self._begin()  # there was nothing else to know
             return None
 
     def rescale_sensors(

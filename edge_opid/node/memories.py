@@ -112,6 +112,11 @@ class Memories:
         self.generation = 0
         """Of the sums: what went into those of another generation cannot be taken out again."""
         self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing yet, and wait for every sensor."""
+        self.generation += 1
+        self._settle(self.full)
         self.silent: tuple[str, ...] = ()
         self.bridge: CompactModel | None = None
         self._parked: Parked | None = None
@@ -120,19 +125,15 @@ class Memories:
         """What the logistic memory's weights say in the place of the silent sensors' ones."""
         self.unlike: tuple[str, ...] = ()
         """Who came with the last change in the place of another one, and says something else."""
-
-    def _begin(self) -> None:
-        self.generation += 1
-        self._settle(self.full)
         self.learner = self.learning.learner(self.layout)
         self.lately = self.learning.learner(self.layout, short=True)
-        self.everything = self._nothing_yet()
+        self.everything = self._nothing_yet(self.layout)
         self.logistic = LogisticMemory(self._straight.names, self.learning.classes)
         self.blend = Blend()
 
-    def _nothing_yet(self) -> GramLearner | None:
+    def _nothing_yet(self, layout: Layout) -> GramLearner | None:
         """Where the sums over all readings are kept. They have no label: one class for all."""
-        return GramLearner(0, len(self.layout.columns), 1) if self.learning.unlabelled else None
+        return GramLearner(0, layout.width, 1) if self.learning.unlabelled else None
 
     def _settle(self, layout: Layout) -> None:
         self.layout = layout
@@ -480,6 +481,8 @@ class Memories:
 
     def with_ridge(self, lam: float, rho: float, forgetting: float) -> None:
         """Learn on with another λ, ρ and β from the same readings."""
+        if forgetting != self.learning.forgetting:
+            self.generation += 1  # what a reading still counts for is no power of β any more
         self.learning = replace(self.learning, lam=lam, rho=rho, forgetting=forgetting)
         lately = self.learning.forgets(short=True)
         short = self.lately.with_ridge(lam, rho, lately)
@@ -492,9 +495,10 @@ class Memories:
             return
         self._take_back_lent()
         self.learning = replace(self.learning, unlabelled=unlabelled)
-        self.everything = self._nothing_yet()
+        self.everything = self._nothing_yet(self.layout)
         if self._parked is not None:
-            self._parked = replace(self._parked, everything=None)
+            nothing = self._nothing_yet(self._parked.layout)
+            self._parked = replace(self._parked, everything=nothing)
 
     def _learners_become(self, other: Callable[[WoodburyLearner], WoodburyLearner]) -> None:
         self.learner, self.lately = other(self.learner), other(self.lately)

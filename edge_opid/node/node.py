@@ -2,8 +2,7 @@
 
 `handle` decides what a message is: an accepted input is appended to the journal, applied, and its
 consequences published; anything else is counted and logged by a reason of `edge_opid.reasons`, and
-changes nothing. What the disk will
-not take is not learned, but still predicted.
+changes nothing. What the disk will not take is not learned, but still predicted.
 
 **Acknowledgements** wait for the commit. What was read back at the start may be gone after a power
 cut, and so may what lies in a folder that has disappeared: while that is so, none is sent at all,

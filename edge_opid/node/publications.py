@@ -203,9 +203,7 @@ class GatewayReports:
     """What has been said in this life of the process, and so what is to be said next."""
 
     def __init__(self) -> None:
-        self._reachable = (
-            True  # until `on_disconnected`: without a broker it would only fill a queue
-        )
+        self._reachable = True  # after `on_disconnected` it would only fill a queue
         self._known = False
         self._uploaded = 0  # readings behind the last summary
 

@@ -38,7 +38,7 @@ def configure(state: NodeState, change: Configured) -> list[Effect]:
     learning = now.lam, now.rho, now.forgetting
     if learning != (before.lam, before.rho, before.forgetting):
         state.local_models.with_ridge(*learning)
-    state.scales.settings = now
+    state.scales.take_settings(now)
     state.local_models.learn_unlabelled(now.learn_unlabelled)
     state.joiner.set_window(now.window_ms)
     state.recent.resize(now.recent)

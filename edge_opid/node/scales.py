@@ -33,6 +33,13 @@ class NodeScales:
         self._asked: dict[str, int] = {}
         """At which instance the gateway was last asked for another scale of a sensor."""
 
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Go by these settings: what is being measured is so under them from here on."""
+        self.settings = settings
+        for sensor, first in self.again.items():
+            self.measure_again(sensor, first.knots)
+            self.again[sensor].restore(first.state())
+
     @property
     def counts(self) -> dict[str, int]:
         """How many values of each sensor were at the gate or beyond, in all."""

@@ -14,9 +14,7 @@ from edge_opid.config.node import NodeSettings
 from edge_opid.node.asking import Asking
 from edge_opid.node.compiled_time_layer import restored_time_layer, time_layer
 from edge_opid.node.configuration import Memory, described
-from edge_opid.node.effects import (
-    ExampleReporter,
-)
+from edge_opid.node.effects import ExampleReporter
 from edge_opid.node.joining import InstanceJoiner, OwnInstances
 from edge_opid.node.last_values import Held, LastValues
 from edge_opid.node.local_models import LocalModels

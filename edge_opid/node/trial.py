@@ -8,11 +8,10 @@ They may be older than the layout. What a sensor said passes to the one that tak
 units of their scales, as what was learned from it does; what another retired one said is left out,
 and a new one counts as its reference, so that a good model may well know less of them than of what
 comes next. It is judged only by what the node's own learners make of the same columns: where they
-are right in most
-of the instances, and the model is wrong in most of those, surely not by chance, it **contradicts**
-them. It then starts with these instances as its record instead of with none, and is the last to be
-served: labels have to speak for it first, as surely as they would have to for any other change of
-mind. Decision 19 has the figures.
+are right in most of the instances, and the model is wrong in most of those, surely not by chance,
+it **contradicts** them. It then starts with these instances as its record instead of with none, and
+is the last to be served: labels have to speak for it first, as surely as they would have to for any
+other change of mind. Decision 19 has the figures.
 
 The first model for a new layout may know nothing of the new sensors: nobody has labelled them yet.
 A node that has heard them beside the old ones does. It asks the model about those instances, too;

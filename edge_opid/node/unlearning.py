@@ -12,7 +12,8 @@ A label can be taken back while
 
 1. its instance is among the recent ones;
 2. the learners' sums are those it went into: no sensor has come, gone, fallen silent, returned or
-   been rescaled since, and the warm-up in which it came is not over.
+   been rescaled since, and the warm-up in which it came is not over;
+3. its class is there, and forgetting is what it was: else nobody knows what it still counts for.
 
 Where it cannot, nothing changes, and the node says why.
 """
@@ -31,7 +32,7 @@ from edge_opid.node.reconfiguring import start_over
 from edge_opid.node.state import NodeState
 from edge_opid.reasons import NodeReason, named
 
-TOO_LATE = "the sensors or their scales have changed since it was learned"
+TOO_LATE = "sensors, scales, classes or forgetting have changed since it was learned"
 
 
 def labelled(state: NodeState, change: Undone) -> list[Entry] | Refusal:
@@ -98,6 +99,8 @@ def _take_back(state: NodeState, entry: Entry) -> Sequence[Effect]:
 def _unlearn(state: NodeState, entry: Entry, lesson: Lesson) -> bool:
     """Take it out of what the learners know; whether that could be."""
     warmup, local_models = state.warmup, state.local_models
+    if lesson.label < 0:
+        return False
     if warmup is not None:
         if not warmup.unlabel(entry.values, lesson.label):
             return False

@@ -193,8 +193,7 @@ class SensorsMeasured:
         other = SensorsMeasured(settings, until)
         for id_, first in other._first.items():
             if id_ in self._first:
-                heard, asked, values = self._first[id_].state()
-                first.restore([heard, asked, values[: settings.warmup_readings]])
+                first.restore(self._first[id_].state())
         return other
 
     def state(self) -> dict[str, Any]:

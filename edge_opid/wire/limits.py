@@ -34,9 +34,7 @@ class WireLimits:
     number_max: float = 3.4028234663852886e38  # the learner computes in float32: above it is inf
     positive_min: float = 1.1754943508222875e-38  # a scale below it would be 0 in float32
     gather_max: int = 100_000  # labelled instances in one order: 150 MB with 74 sensors
-    boot_clock_max: int = (
-        2**52
-    )  # what clocks give a source, until 2106; see `edge_opid.source.number`
+    boot_clock_max: int = 2**52  # what clocks give a source until 2106: `edge_opid.source.number`
     boot_step_max: int = 2**26  # above that and above the last: a forged one must not use them up
     version_step_max: int = 2**20  # further ahead is a mistake or a forgery, and would lock us out
 
