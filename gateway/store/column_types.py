@@ -20,4 +20,3 @@ class Untyped(UserDefinedType[float]):
 
 Real: TypeEngine[Any] = Double().with_variant(Untyped(), "sqlite")
 Number = BigInteger()
-NUMBER_MAX = 2**63 - 1
