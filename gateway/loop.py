@@ -348,7 +348,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         """How the gateway is: its connection, all that it counted, and the last of each refusal."""
         # Copies: whoever serves many sites asks from another thread.
         counted = Counter(dict(self.gateway.counts)) + Counter(dict(self.counts))
-        counted.update(dict(self._link.counters.dropped))
+        counted.update(self._link.counters.dropped.copy())
         return {
             "running": running,
             "pid": os.getpid(),

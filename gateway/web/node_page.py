@@ -14,9 +14,9 @@ from gateway.cli.output import percent
 from gateway.registry import NodeKey, SensorRecord
 from gateway.registry.history import HOUR_MS, MINUTE_MS, REFUSING, LifeRecord, best_accuracy
 from gateway.web.answers import HTML, Answer
-from gateway.web.book import View
+from gateway.web.book import Facts, View
 from gateway.web.fleet import said_words, trouble
-from gateway.web.site import Facts, Site
+from gateway.web.site import Site
 
 RANGES = {24: "24 hours", 7 * 24: "7 days", 90 * 24: "90 days", 730 * 24: "2 years"}
 BY_MINUTE_H = 72  # a longer stretch has more minutes than a screen has columns
