@@ -124,7 +124,7 @@ class Tally:
                 "why": str(last.fields.get("why", reason.what)),
                 "do": reason.do,
             }
-            for reason, last in self.latest.items()
+            for reason, last in dict(self.latest).items()  # another thread may ask
         }
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -345,8 +346,9 @@ class GatewayLoop(BaseLoop[GatewayClock]):
 
     def health(self, *, running: bool = True) -> dict[str, object]:
         """How the gateway is: its connection, all that it counted, and the last of each refusal."""
-        counted = self.gateway.counts + self.counts
-        counted.update(self._link.counters.dropped)
+        # Copies: whoever serves many sites asks from another thread.
+        counted = Counter(dict(self.gateway.counts)) + Counter(dict(self.counts))
+        counted.update(self._link.counters.dropped.copy())
         return {
             "running": running,
             "pid": os.getpid(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from edge_opid.wire import (
 from firmware_sim.live.introductions import first_introduction
 from gateway.clock import GatewayClock
 from gateway.loop import GatewayLoop
+from gateway.reasons import GatewayReason
 from gateway.store import DatabaseError, FleetStore
 
 UNIT = Path(__file__).parent.parent / "gateway" / "opid-gateway.service"
@@ -125,6 +127,32 @@ def test_told_to_stop_while_the_database_refuses_it_forgets_nothing_that_it_ackn
     runner.drain()
     states = {each.id: str(each.state) for each in fleet.store.fleet().sensors}
     assert (link.counters.acknowledged, states["pm-n1"]) == (1, "retired")
+
+
+class WrittenMeanwhile(Counter):
+    """What another thread adds to while somebody goes through it."""
+
+    def items(self):
+        every = iter(super().items())
+        yield next(every)
+        self[object()] = 1
+        yield from every
+
+
+def test_the_health_of_a_loop_may_be_asked_for_by_another_thread():
+    """The supervisor of many sites does; a reason counted for the first time meanwhile ended it,
+    and all sites of the process with it.
+    """
+    fleet, link = FleetRig(names=NODES), MemoryLink(MemoryBroker(), "gateway")
+    parts = fleet.store, GatewayClock(), InlineFitter(), Systemd({})
+    runner = GatewayLoop(fleet.gateway, link, *parts)
+    runner._note(GatewayReason.RECLAIMED)
+    before = runner.health()
+    fleet.gateway.tally.counts = WrittenMeanwhile(fleet.gateway.tally.counts)
+    runner.tally.counts = WrittenMeanwhile(runner.tally.counts)
+    runner.tally.latest = WrittenMeanwhile(runner.tally.latest)
+    found = runner.health()
+    assert (found["counts"], found["noted"]) == (before["counts"], before["noted"])
 
 
 # -- the unit --------------------------------------------------------------------------------------

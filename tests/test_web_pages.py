@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx")
@@ -23,10 +24,11 @@ from edge_opid.wire import InstanceId, Label, Reading, SensorRetired, Undo, deco
 from gateway.__main__ import main
 from gateway.store.database import Database
 from gateway.store.sites import MemberSession
+from gateway.store.tables import COMMANDS
 from gateway.web import label
 from gateway.web.app import READ
 from gateway.web.ear import LABELLED_WITHIN
-from gateway.web.label import GRACE_MS
+from gateway.web.label import GRACE_MS, LABELS_WAITING_MAX
 
 STATIC = Path(__file__).parent.parent / "gateway" / "web" / "static"
 TEMPLATES = STATIC.parent / "templates"
@@ -257,6 +259,25 @@ def test_a_label_is_taken_back_before_it_is_sent_and_undone_after(local, monkeyp
     assert decode(first.payload, Label).instance.seq == 8
     assert decode(second.payload, Undo) == Undo(InstanceId("box", 1, 8))
     assert second.at_ms >= first.at_ms, "the label goes first"
+
+
+def test_a_guest_who_gives_labels_without_end_leaves_room_for_the_operator(local):
+    """No gateway runs, or the broker is away: labels pile up, and a gateway reads the oldest 1,000
+    commands at a time; what an operator asked for stood behind them all.
+    """
+    site, client = local
+    payload = encode(Label("dry"))
+    with site.book._context.store._database.writing("a test") as connection:
+        rows = [{"site": "farm", "node": "n1", "payload": payload, "at_ms": 0, "outcome": ""}]
+        connection.execute(insert(COMMANDS), rows * LABELS_WAITING_MAX)
+    site.book.expire()
+    refused = post(client, "/label/farm/n1", label="dry", instance="box 1 7")
+    assert refused.status_code == 400
+    assert "wait for the gateway" in refused.text
+    retire = {"what": "retire", "sensor": "lux-2", "reason": "broken"}
+    assert post(client, "/operate/farm/n1/confirm", **retire).status_code == 303
+    read = site.book.ask(lambda context: context.store.commands())
+    assert len(read) == LABELS_WAITING_MAX + 1, "the gateway reads the operator's, too"
 
 
 @pytest.mark.parametrize(

@@ -161,12 +161,15 @@ class BaseLoop(ABC, Generic[ClockT]):
         self._down_why = f"{event.reason}. {event.kind.do}".rstrip(" ")
 
     def connection(self) -> dict[str, object]:
-        """How the connection is, for a status: since when there is none and why, what is deaf."""
+        """How the connection is, for a status: since when there is none and why, what is deaf.
+
+        A supervisor asks from another thread, so what may grow meanwhile is copied first.
+        """
         return {
             "connected": self._link.connected,
             "not_connected_since_ms": None if self._link.connected else self._down_ms,
             "not_connected": "" if self._link.connected else self._down_why,
-            "not_heard": [f"{each}: {why}" for each, why in self._deaf.items()],
+            "not_heard": [f"{each}: {why}" for each, why in dict(self._deaf).items()],
         }
 
     # --- what goes out ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, NamedTuple
 
 from edge_opid.node.scoreboard import PredictorName
@@ -81,8 +81,8 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MinutesRecord:
-    """One hour of a node, by the minute; the mean and the sums stand beside it."""
+class HourRecord:
+    """One hour of a node: the mean of its accuracy, and sums."""
 
     KEY: ClassVar[tuple[str, ...]] = ("site", "node", "hour")
     site: str
@@ -93,6 +93,12 @@ class MinutesRecord:
     readings: int = 0
     learned: int = 0
     refused: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinutesRecord(HourRecord):
+    """One hour of a node, by the minute; the mean and the sums stand beside it."""
+
     minutes: bytes = b""
 
     def with_sample(self, minute: int, sample: Sample) -> MinutesRecord:
@@ -139,22 +145,7 @@ class MinutesRecord:
 
     def whole(self) -> HourRecord:
         """What is kept of it for long."""
-        names = ("site", "node", "hour", "accuracy", "readings", "learned", "refused")
-        return HourRecord(**{name: getattr(self, name) for name in names})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HourRecord:
-    """One hour of a node, long ago."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("site", "node", "hour")
-    site: str
-    node: str
-    hour: int
-    accuracy: float | None = None
-    readings: int = 0
-    learned: int = 0
-    refused: int = 0
+        return HourRecord(**{each.name: getattr(self, each.name) for each in fields(HourRecord)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

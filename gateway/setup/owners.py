@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,14 +22,22 @@ def give_to_services(folder: Path, service: str = SERVICE, broker: str = BROKER)
     if os.geteuid() != 0:
         return left  # who sets up a fleet as themselves runs it as themselves
     for user, paths in _readers(folder.absolute(), service, broker).items():
-        ours = [path for path in paths if path.exists() and path.stat().st_uid == 0]
+        ours = [path for path in paths if _is_roots(path)]
         found = _account(user)
         if found is None and ours:
             left += _by_hand(user, ours)
         elif found is not None:
             for path in ours:
-                os.chown(path, found.pw_uid, found.pw_gid)
+                os.chown(path, found.pw_uid, found.pw_gid, follow_symlinks=False)
     return left
+
+
+def _is_roots(path: Path) -> bool:
+    """A file of root's that is really here: a service could have left a link to another one."""
+    if path.parent.is_symlink() or not os.path.lexists(path):
+        return False
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and found.st_uid == 0
 
 
 def _readers(folder: Path, service: str, broker: str) -> dict[str, list[Path]]:

@@ -12,9 +12,8 @@ from typing import ClassVar
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from gateway.store.column_types import NUMBER_MAX
 from gateway.store.errors import RecordError
-from gateway.store.rows import record_of, row_of
+from gateway.store.rows import INTEGER_END, record_of, row_of
 from gateway.store.tables import COMMANDS
 
 FORGET = b"forget"
@@ -72,7 +71,7 @@ def open_commands(connection: Connection, site: str | None = None) -> list[Comma
 
 def find(connection: Connection, number: int) -> CommandRecord | None:
     """One command, open or settled; None where it never was, or is long forgotten."""
-    if number > NUMBER_MAX:  # no database would even look for it
+    if number >= INTEGER_END:  # no database would even look for it
         return None
     row = connection.execute(select(COMMANDS).where(COMMANDS.c.id == number)).mappings().first()
     return None if row is None else record_of(CommandRecord, COMMANDS, row)

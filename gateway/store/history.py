@@ -201,9 +201,7 @@ def tidy(connection: Connection, now_ms: int, site: str | None = None) -> int:
     return len(rows) + len(over)
 
 
-def _delete(
-    connection: Connection, table: Table, records: Iterable[MinutesRecord | HourRecord]
-) -> None:
+def _delete(connection: Connection, table: Table, records: Iterable[HourRecord]) -> None:
     keys = [(each.site, each.node, each.hour) for each in records]
     columns = tuple_(table.c.site, table.c.node, table.c.hour)
     for start in range(0, len(keys), 300):  # three parameters each: an old SQLite takes 999

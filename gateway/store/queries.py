@@ -20,8 +20,7 @@ from gateway.registry import (
 )
 from gateway.registry.fleet import ExampleNumber, StoredFleet
 from gateway.store import history
-from gateway.store.column_types import NUMBER_MAX
-from gateway.store.rows import in_order, record_of
+from gateway.store.rows import INTEGER_END, in_order, record_of
 from gateway.store.tables import CHANGES, EXAMPLES, LAYOUTS, TABLES
 
 Kind = TypeVar("Kind")
@@ -104,7 +103,7 @@ def newest_changes(connection: Connection, limit: int) -> list[ChangeRecord]:
 
 def one_change(connection: Connection, number: int) -> ChangeRecord | None:
     """The change with this number."""
-    if number > NUMBER_MAX:  # no database would even look for it
+    if number >= INTEGER_END:  # no database would even look for it
         return None
     found = _found(connection, ChangeRecord, select(CHANGES).where(CHANGES.c.id == number))
     return found[0] if found else None

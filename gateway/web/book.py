@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -124,13 +123,8 @@ class Book:
 
     def ask(self, question: Callable[[CommandContext], T]) -> T:
         """Whatever else the database knows."""
-        with self._context_alone() as context:
-            return question(context)
-
-    @contextmanager
-    def _context_alone(self) -> Iterator[CommandContext]:
         with self._lock:
-            yield self._context
+            return question(self._context)
 
     def _read(self) -> View:
         began_s = time.monotonic()

@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from gateway.cli.changes import change_facts, find_change, full_facts
 from gateway.web.answers import Answer
-from gateway.web.site import Facts, Site
+from gateway.web.book import Facts
+from gateway.web.site import Site
 
 CHANGES_SHOWN = 100
 

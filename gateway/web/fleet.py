@@ -13,8 +13,8 @@ from gateway.cli.output import percent
 from gateway.registry.history import best_accuracy
 from gateway.registry.text import listed
 from gateway.web.answers import HTML, Answer
-from gateway.web.book import SPARK_HOURS, View
-from gateway.web.site import Facts, Site
+from gateway.web.book import SPARK_HOURS, Facts, View
+from gateway.web.site import Site
 
 SITE_OTHER = "of no group"
 LIVE_S = 2.0

@@ -17,6 +17,7 @@ from edge_opid.errors import WireError
 from edge_opid.wire import InstanceId, Label, Undo, decode, encode
 from gateway.cli.context import CommandContext, OperatorError
 from gateway.registry import NodeKey
+from gateway.store.commands import OPEN_READ
 from gateway.web.access import Session
 from gateway.web.guard import now_ms
 from gateway.web.site import Site, field
@@ -26,6 +27,8 @@ UNDO_MARGIN_MS = 1_000  # the gateway's clock may be another machine's
 QUEUE_MAX = 12
 INSTANCES_MAX = 64
 GIVEN_MAX = 64
+LABELS_WAITING_MAX = OPEN_READ // 2
+"""Labels that may wait for a gateway, of all that it reads at once: operators come through."""
 
 
 def choose_page(site: Site, request: Request) -> Response:
@@ -91,7 +94,10 @@ def instance_of(text: str) -> InstanceId:
 
 def give(site: Site, request: Request) -> Response:
     """Leave a label for each instance, or one about now where none is known."""
-    key = site.key(request, site.view())
+    view = site.view()
+    key, waiting = site.key(request, view), view.status["open_commands"]
+    if waiting >= LABELS_WAITING_MAX:
+        raise OperatorError(f"{waiting} commands wait for the gateway already: try again later")
     word, texts = field(request, "label"), request.state.form.get("instance", [])
     texts = [each for each in texts if each]
     if word not in classes_of(site, key):

@@ -10,6 +10,13 @@ from gateway.web.access import COOKIE, SESSION_MS, AccessError, Caller, Scope, S
 from gateway.web.guard import now_ms
 from gateway.web.site import Handler, Site, form_of
 
+TOO_MANY = "Too many attempts from your address: wait a minute."
+
+
+def _may_guess(site: Site, request: Request) -> bool:
+    caller: Caller = request.state.caller
+    return site.limits.guesses.take(caller.address, now_ms())
+
 
 def login(site: Site) -> Handler:
     """The token, once, for a cookie."""
@@ -19,10 +26,8 @@ def login(site: Site) -> Handler:
             return RedirectResponse("/", 303)
         if request.method != "POST":
             return site.page(request, "login.html", sentence="")
-        caller: Caller = request.state.caller
-        if not site.limits.guesses.take(caller.address, now_ms()):
-            sentence = "Too many attempts from your address: wait a minute."
-            return site.page(request, "login.html", 429, sentence=sentence)
+        if not _may_guess(site, request):
+            return site.page(request, "login.html", 429, sentence=TOO_MANY)
         form = await form_of(request)
         if not site.keys.is_token(form.get("token", [""])[-1]):
             return site.page(request, "login.html", 403, sentence="This is not the token.")
@@ -39,10 +44,8 @@ def join(site: Site) -> Handler:
             return RedirectResponse("/", 303)
         if request.method != "POST":
             return site.page(request, "join.html", sentence="")
-        caller: Caller = request.state.caller
-        if not site.limits.guesses.take(caller.address, now_ms()):
-            sentence = "Too many attempts from your address: wait a minute."
-            return site.page(request, "join.html", 429, sentence=sentence)
+        if not _may_guess(site, request):
+            return site.page(request, "join.html", 429, sentence=TOO_MANY)
         code = (await form_of(request)).get("code", [""])[-1]
         try:
             found = site.keys.opened_link(code, now_ms())

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gateway.registry.history import REFUSING
-from gateway.web.book import View
+from gateway.web.book import Facts, View
 
-Facts = dict[str, Any]
 Sample = tuple[Mapping[str, str], float]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

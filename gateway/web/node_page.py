@@ -14,9 +14,9 @@ from gateway.cli.output import percent
 from gateway.registry import NodeKey, SensorRecord
 from gateway.registry.history import HOUR_MS, MINUTE_MS, REFUSING, LifeRecord, best_accuracy
 from gateway.web.answers import HTML, Answer
-from gateway.web.book import View
+from gateway.web.book import Facts, View
 from gateway.web.fleet import said_words, trouble
-from gateway.web.site import Facts, Site
+from gateway.web.site import Site
 
 RANGES = {24: "24 hours", 7 * 24: "7 days", 90 * 24: "90 days", 730 * 24: "2 years"}
 BY_MINUTE_H = 72  # a longer stretch has more minutes than a screen has columns
@@ -31,7 +31,7 @@ def node_page(site: Site, request: Request) -> Response:
     view = site.view()
     key = site.key(request, view)
     introduced = key in view.fleet.nodes
-    facts = view.node(key) if introduced else next(_never(view, key))
+    facts = view.node(key) if introduced else _listed(view, key)
     hours = hours_of(request)
     return site.page(
         request,
@@ -51,8 +51,9 @@ def node_page(site: Site, request: Request) -> Response:
     )
 
 
-def _never(view: View, key: NodeKey) -> Any:
-    return (each for each in view.nodes if (each["site"], each["node"]) == key)
+def _listed(view: View, key: NodeKey) -> Facts:
+    """The node as the fleet's table lists it, also before it has ever come."""
+    return next(each for each in view.nodes if (each["site"], each["node"]) == key)
 
 
 def hours_of(request: Request) -> int:
@@ -107,7 +108,7 @@ def by_hour(records: Iterable[Any]) -> Facts:
 
 def cells(site: Site, view: View, key: NodeKey) -> dict[str, Any]:
     """The words of the page that change."""
-    [facts] = _never(view, key)
+    facts = _listed(view, key)
     counts = view.counts(key)
     return {
         "says": said_words(site.said(key)),

@@ -17,9 +17,9 @@ from gateway.cli.sensors import rehearse, rehearse_open
 from gateway.registry import NodeKey, SensorState
 from gateway.registry.events import Announcement
 from gateway.web.access import LINK_MS, Scope
-from gateway.web.book import View
+from gateway.web.book import Facts, View
 from gateway.web.guard import now_ms
-from gateway.web.site import Facts, Site, field
+from gateway.web.site import Site, field
 
 FIELDS = ("what", "sensor", "reason", "role", "reference", "scale", "unit", "replaces")
 APART_MS = 3_600_000

@@ -19,18 +19,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from edge_opid.errors import OpidError, RefusedError
+from edge_opid.errors import OpidError
 from gateway.cli.context import OperatorError
 from gateway.cli.output import moment, percent
 from gateway.registry import NodeKey
 from gateway.web.access import Keys, Scope, Session
 from gateway.web.answers import HTML, Rendered
-from gateway.web.book import Book, View
+from gateway.web.book import Book, Facts, View
 from gateway.web.ear import Ear
 from gateway.web.guard import FIELDS_MAX, Limits, refused
 from gateway.web.settings import WebSettings
 
-Facts = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
 HERE = Path(__file__).parent
 
@@ -150,7 +149,7 @@ def _answered(
 ) -> Response:
     try:
         return handler(site, request)
-    except (RefusedError, OpidError, OSError) as error:
+    except (OpidError, OSError) as error:
         code = 404 if isinstance(error, OperatorError) and request.method == "GET" else 400
         if isinstance(error, OSError):
             code = 503

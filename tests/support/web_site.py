@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import urllib.request
 import warnings
 from contextlib import contextmanager
 
@@ -25,6 +24,7 @@ from gateway.web.guard import Limits, now_ms
 from gateway.web.server import load_keys
 from gateway.web.site import Site
 from support.mosquitto import free_port
+from support.web_town import Serves
 
 NOW_MS = now_ms()
 HOUR = NOW_MS // 3_600_000
@@ -142,7 +142,7 @@ def opened(folder, web="", with_ear=True, url="sqlite:///gateway.sqlite"):
         yield site, client
 
 
-class Pages(Child):
+class Pages(Serves, Child):
     """`opid-gateway web` as a process, on the database that `opened` has left in the folder."""
 
     def __init__(self, folder, web=""):
@@ -150,17 +150,6 @@ class Pages(Child):
         (folder / "gateway.toml").write_text(TOML + web)
         words = ["web", str(folder / "gateway.toml"), "--port", str(self.port)]
         super().__init__("web", [sys.executable, "-m", "gateway", *words], folder / "web.log")
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
-
-    def answers(self):
-        try:
-            with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as answer:
-                return answer.status == 200
-        except OSError:
-            return False
 
 
 def logged_in(client):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,15 +30,10 @@ def find_chromium() -> str:
     return needed(found, "Chromium is not installed: apt-get install chromium")
 
 
-class WebGateway(services.GatewayProcess):
-    """`opid-gateway run --web`."""
+class Serves:
+    """A process that has pages on a port of this machine."""
 
-    def __init__(self, folder, port, nodes):
-        self.port = free_port()
-        group = toml_table("[groups]", id="air", site=SITE, classes=CLASSES, nodes=nodes)
-        web = toml_table("web", port=self.port)
-        super().__init__(folder, port, KEY, POLICY, group + web)
-        self._command = [*self._command, "--web"]
+    port: int
 
     @property
     def url(self):
@@ -49,11 +43,26 @@ class WebGateway(services.GatewayProcess):
         try:
             with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as answer:
                 return answer.status == 200
-        except (urllib.error.URLError, OSError):
+        except OSError:
             return False
 
 
+<<<<<<< HEAD
 class WebTown(Together):
+=======
+class WebGateway(Serves, services.GatewayProcess):
+    """`opid-gateway run --web`."""
+
+    def __init__(self, folder, port, nodes):
+        self.port = free_port()
+        group = toml_table("[groups]", id="air", site=SITE, classes=CLASSES, nodes=nodes)
+        web = toml_table("web", port=self.port)
+        super().__init__(folder, port, KEY, POLICY, group + web)
+        self._command = [*self._command, "--web"]
+
+
+class WebTown:
+>>>>>>> review-gateway
     """One node at work, and the pages of its gateway."""
 
     def __init__(self, folder):
