@@ -85,6 +85,11 @@ def waves(served: GatewayProcess) -> list[tuple[float, float]]:
     return [(float(seconds), float(cpu)) for seconds, cpu in found]
 
 
+def all_adopted(served: GatewayProcess, nodes: int) -> bool:
+    """Whether the database says that every node obeys its first order."""
+    return all_obeyed(served.remembers(), nodes)
+
+
 def all_have_weights(served: GatewayProcess, nodes: int) -> bool:
     """Whether the database says that every node serves the weights of its last order."""
     if not waves(served):
@@ -94,11 +99,6 @@ def all_have_weights(served: GatewayProcess, nodes: int) -> bool:
     return all_obeyed(found, nodes) and all(
         order.fit >= 0 and models[order.key] >= order.version for order in found.orders
     )
-
-
-def all_obey(served: GatewayProcess, nodes: int) -> bool:
-    """Whether the gateway's log says that every order was obeyed."""
-    return f"orders={nodes} " in served.log()
 
 
 def at_rest(served: GatewayProcess, nodes: int, seconds: float) -> Figures:
@@ -130,7 +130,8 @@ def measure(folder: Path, nodes: int, sensors: int, rest_s: float, viewers: int)
         ):
             if fleet.line() != "adopted":
                 sys.exit(f"the fleet was not adopted:\n{fleet.log()}\n{served.log()[-2000:]}")
-            wait_until(partial(all_obey, served, nodes), "all are adopted", WAIT_S, pause_s=0.2)
+            adopted = partial(all_adopted, served, nodes)
+            wait_until(adopted, "all are adopted", WAIT_S, served.check, LOOK_S)
             found: Figures = {"nodes": nodes, **at_rest(served, nodes, rest_s)}
             cpu, crowd_cpu = cpu_s(served.pid), cpu_s(fleet.pid)
             _announce(fleet)
