@@ -2,8 +2,8 @@
 
 Pages link to each other as they lie in the repository, so that the links work there. In the site a
 file outside of docs/ that some page links to stands under `repository/`, and every link to it is
-turned; the README is `index.md`. A link to a folder leads to the folder's README. A diagram is shown
-by the picture that `make diagrams` drew of it: a page asks no other server for a script.
+turned; the README is `index.md`. A link to a folder leads to the folder's README. A diagram is
+shown by the picture that `make diagrams` drew of it: a page asks no other server for a script.
 """
 
 from __future__ import annotations

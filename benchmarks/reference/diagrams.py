@@ -23,7 +23,7 @@ DRAW = "async ([id, text]) => (await mermaid.render(id, text)).svg"
 
 
 def diagrams() -> dict[Path, str]:
-    """Every diagram's text, by the picture of it: `images/gateway-1.svg` is the first of its page."""
+    """Every diagram's text, by its picture: `images/gateway-1.svg` is the first of its page."""
     return {
         picture_of(page, number): text
         for page in sorted(DOCS.glob("*.md"))

@@ -43,8 +43,9 @@ from support.warm_programs import WarmPrograms
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = Path(__file__).with_name("page_shell.sh")
 BLOCK = re.compile(
-    r"^(?P<indent> *)```(?P<kind>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^(?P=indent)```$"
-    r"|^<!-- test\n(?P<hidden>.*?)^-->$",
+    r"^(?P<indent> *)```(?P<kind>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n"
+    r"(?P<text>.*?)^(?P=indent)```$"
+    r"|^ *<!-- test\n(?P<hidden>.*?)^ *-->$",
     re.M | re.S,
 )
 PROMPT = re.compile(r"^(?:\w+@\w+:~ )?\$ ")
@@ -54,9 +55,10 @@ ABSOLUTE = re.compile(r"(?<![\w./}-])/(?=(?:etc|var|opt|run|backup)\b)")
 TYPED_FOR_LONG_S = 540  # a machine may be very busy
 ELSEWHERE = {
     r"make demo": "tests/test_sim_demo.py plays its scenario",
-    r"python3 -m venv |.*bin/pip install |pip install |source ": "tests/test_bare_install.py, make pi",
+    r"python3 -m venv |.*\bpip install |source ": "tests/test_bare_install.py, make pi",
     r"sudo apt install ": "needs Debian's root: make pi",
     r"opid-sim run .*--(live|broker)": "real processes: tests/test_sim_demo.py",
+    r"opid-sim (run|soak) ": "seconds each: tests/test_sim_scenarios.py, test_sim_safety.py",
     r"python -m firmware_sim.resets.run ": "two minutes of 200 nodes: make resets; 20 in make test",
 }
 """Commands that no test types here, and who does instead."""
@@ -99,7 +101,7 @@ def _command(command: str, shown: Sequence[str]) -> list[str]:
     if any(re.match(known, command) for known in ELSEWHERE):
         return []
     refused = any(REFUSAL.match(line) for line in shown)
-    code = command.split(" #")[0].rstrip()
+    code = command.partition(" #")[0].rstrip()
     return [
         f"echo {shlex.quote('$ ' + command)}",
         f"if {code}; then false; fi" if refused else command,
@@ -107,7 +109,7 @@ def _command(command: str, shown: Sequence[str]) -> list[str]:
 
 
 class World:
-    """A folder that stands for a machine, a shell in it, and a free port for each that pages name."""
+    """A folder that stands for a machine, a shell in it, and free ports for those of the pages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "machine"
@@ -120,7 +122,7 @@ class World:
         }
 
     def run(self, pages: Sequence[str], instead: Mapping[str, str]) -> str:
-        """Everything these pages say, in one shell; what it printed. A command that fails ends it."""
+        """Everything these pages say, in one shell; what it showed. A failing command ends it."""
         script = "\n".join(script_of((ROOT / page).read_text("utf-8")) for page in pages)
         for slow, fast in instead.items():
             assert slow in script, f"no page says {slow!r} any more"

@@ -1,4 +1,4 @@
-"""The source `porch` of docs/labels.md: twenty readings, some of this afternoon, the last of now."""
+"""The source `porch` of docs/labels.md: twenty readings, some of this afternoon, most of now."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Our programs without the second that Python takes to load each of them.
 
 A page has dozens of commands. `WarmPrograms(folder, root)` starts one process that has loaded them
-all; what it puts into `folder` under their names hands its arguments, its folder and its three files
-to that process, which forks, obeys and tells the exit code. `run` and `web` are served for as long
+all; what it puts into `folder` under their names hands arguments, working folder and three files to
+that process, which forks, obeys and tells the exit code. `run` and `web` are served for as long
 as somebody wants, and get a process of their own, as in life. `root` stands for `/` where a program
 looks for its configuration, and where `opid-node init` makes things.
 """
@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -124,7 +125,8 @@ def obey(asking: socket.socket, programs: dict[str, Callable[[list[str]], int]])
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        asking.send(bytes([code]))
+        with suppress(BrokenPipeError):  # whoever asked was ended
+            asking.send(bytes([code]))
         os._exit(code)
 
 
