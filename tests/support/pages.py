@@ -134,7 +134,11 @@ class World:
 
     def _shell(self, script: str) -> str:
         broker = Path(find_mosquitto()).parent
-        for each in ("bin", "home", *(f"machine/{name}" for name in ("etc", "run", "backup"))):
+        for each in (
+            "bin",
+            "home",
+            *(f"machine/{name}" for name in ("etc", "run", "backup", "var/backups")),
+        ):
             (self.folder / each).mkdir(parents=True, exist_ok=True)
         (self.folder / "home/edge-opid").symlink_to(ROOT)
         (self.folder / "script.sh").write_text(script)
