@@ -107,6 +107,7 @@ at_home() {                          # the node north of docs/labels.md, and its
     python "$SUPPORT/porch.py" 2
     mkdir -p "$ROOT/opt/opid-node/bin"
     ln -s "$(type -P opid-node)" "$ROOT/opt/opid-node/bin/opid-node"
+    touch "$ROOT/etc/systemd/system/opid-node.service"
 }
 
 alone() {                            # a node without a gateway, when its file no longer has lux-south

@@ -52,6 +52,7 @@ PROMPT = re.compile(r"^(?:\w+@\w+:~ )?\$ ")
 REFUSAL = re.compile(r"opid-\w+: ")
 ADDED = "added to "
 ABSOLUTE = re.compile(r"(?<![\w./}-])/(?=(?:etc|var|opt|run|backup)\b)")
+FOLDERS = ("etc/systemd/system", "run", "backup", "var/backups")  # that a machine has
 TYPED_FOR_LONG_S = 540  # a machine may be very busy
 ELSEWHERE = {
     r"make demo": "tests/test_sim_demo.py plays its scenario",
@@ -134,11 +135,7 @@ class World:
 
     def _shell(self, script: str) -> str:
         broker = Path(find_mosquitto()).parent
-        for each in (
-            "bin",
-            "home",
-            *(f"machine/{name}" for name in ("etc", "run", "backup", "var/backups")),
-        ):
+        for each in ("bin", "home", *(f"machine/{name}" for name in FOLDERS)):
             (self.folder / each).mkdir(parents=True, exist_ok=True)
         (self.folder / "home/edge-opid").symlink_to(ROOT)
         (self.folder / "script.sh").write_text(script)
