@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-lowest lock lint docs reference refusals browser ha kill fuzz soak resets sites brokers bench-archive bench-week bench-gateway bench-web bench-update bench-precision bench-room bench-time bench-asking bench-scales bench-silence bench-home bench-carry bench-node bench-slow-node bench-handover bench-demo bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
+.PHONY: help demo setup test test-lowest lock lint docs diagrams reference refusals browser ha kill fuzz soak resets sites brokers bench-archive bench-week bench-gateway bench-web bench-update bench-precision bench-room bench-time bench-asking bench-scales bench-silence bench-home bench-carry bench-node bench-slow-node bench-handover bench-demo bench-rolling bench-paper bench-changes bench-peers bench-tflite arm clean
 
 help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ docs: setup  ## build the site with its search and API reference into build/site
 
 reference: setup  ## write docs/reference and docs/refusals.md from the code
 	$(BIN)/python -m benchmarks.reference
+
+diagrams: setup  ## draw the diagrams of the pages again (Chromium, and mermaid from npm)
+	npm install --silent --prefix .cache/mermaid mermaid@11
+	$(BIN)/python -m benchmarks.reference.diagrams .cache/mermaid/node_modules/mermaid/dist/mermaid.min.js
 
 refusals: setup  ## write docs/refusals.md from the tables of reasons
 	$(BIN)/python -m benchmarks.refusals

@@ -2,19 +2,27 @@
 
 Pages link to each other as they lie in the repository, so that the links work there. In the site a
 file outside of docs/ that some page links to stands under `repository/`, and every link to it is
-turned; the README is `index.md`. A link to a folder leads to the folder's README.
+turned; the README is `index.md`. A link to a folder leads to the folder's README. A diagram is
+shown by the picture that `make diagrams` drew of it: a page asks no other server for a script.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.reference.diagrams import FENCE as DIAGRAM  # noqa: E402 - found only now
+from benchmarks.reference.diagrams import picture_of  # noqa: E402
+
 LINK = re.compile(r'(\]\(|\bsrc="|\bsrcset="|\bhref=")(?![a-z]+:|#|/)([^)#"\s]+)')
 FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.M | re.S)
 
@@ -44,10 +52,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return match[0]  # mkdocs says what is wrong with it
         return match[1] + os.path.relpath(_uri(target), here)
 
+    numbers = count(1)
+    markdown = DIAGRAM.sub(lambda _: f"![diagram]({_beside(at, next(numbers))})", markdown)
     parts = FENCE.split(markdown)  # code, at odd places, is left as it is
     return "".join(
         part if place % 2 else LINK.sub(turned, part) for place, part in enumerate(parts)
     )
+
+
+def _beside(page: Path, number: int) -> str:
+    return os.path.relpath(picture_of(page, number), page.parent)
 
 
 def _targets(page: Path) -> list[Path]:

@@ -177,7 +177,7 @@ class OrderReason(Reason):
     OLD_VERSION = (
         "refused-old-version", WARNING, REFUSED,
         "An order is older than the one obeyed last.",
-        "Nothing, if it happens once. If it repeats, two gateways order this node.",
+        "Nothing to do if it happens once. If it repeats, two gateways order this node.",
     )  # fmt: skip
     FAR_VERSION = (
         "refused-far-version", WARNING, REFUSED,
@@ -254,7 +254,7 @@ class NodeReason(Reason):
     )  # fmt: skip
     LAYOUT_CHANGED = (
         "layout-changed", INFO, "layout changed",
-        "An order changed the sensors; what was learned of the remaining ones is kept.",
+        "The node's sensors have changed; what was learned of those that remain is kept.",
     )  # fmt: skip
     HOMEASSISTANT_STARTED = (
         "homeassistant-started", INFO, "home assistant started",
@@ -304,8 +304,8 @@ class NodeReason(Reason):
         "sensor-waits", WARNING, "sensor waits",
         "A sensor has not moved in the warm-up, or said little or nothing, so no scale can be "
         "told: it is heard and not used.",
-        "Nothing, if it rests (a light at night): it joins when it has moved. Or give reference "
-        "and scale.", SCALES,
+        "Nothing to do if it rests (a light at night): it joins when it has moved. Or give "
+        "reference and scale.", SCALES,
     )  # fmt: skip
     SENSOR_MOVED = (
         "sensor-moved", INFO, "sensor has moved",
@@ -321,7 +321,7 @@ class NodeReason(Reason):
         "scale-moved", WARNING, "scale moved",
         "A sensor's scale proved wrong, or was measured anew: what was learned is moved to another "
         "one. Values that had been clipped stay clipped.",
-        "Nothing; if it repeats, give reference and scale in the configuration.", SCALES,
+        "Nothing to do; if it repeats, give reference and scale in the configuration.", SCALES,
     )  # fmt: skip
     REMEASURING = (
         "remeasuring", INFO, "sensor measured anew", "An operator asked for it.", "", SCALES,
@@ -375,15 +375,15 @@ class NodeReason(Reason):
         "values-gated", INFO, "value clipped",
         "A value is further from its sensor's reference than `gate` scales, and counts as one at "
         "the gate.",
-        "Nothing, if it is rare. If it repeats, the scale is wrong: `opid-node remeasure`.",
+        "Nothing to do if it is rare. If it repeats, the scale is wrong: `opid-node remeasure`.",
         SENSORS,
     )  # fmt: skip
     FOREIGN_FIELDS_MISSING = (
         "foreign-fields-missing", INFO, "field missing",
         "A foreign message came without some of the fields that its mapping names; the others are "
         "used.",
-        "Nothing, if the device reports them by turns. Otherwise compare `fields` with what it "
-        "sends.", SENSORS,
+        "Nothing to do if the device reports them by turns. Otherwise compare `fields` with what "
+        "it sends.", SENSORS,
     )  # fmt: skip
     FOREIGN_FIELDS_UNFIT = (
         "foreign-fields-unfit", WARNING, "field ignored",
@@ -395,7 +395,7 @@ class NodeReason(Reason):
         "retained-foreign", INFO, REFUSED,
         "A foreign message is the copy that the broker keeps, and says again at every connection: "
         "it is no new reading.",
-        "Nothing. It was applied when it was published.", SENSORS,
+        "Nothing to do. It was applied when it was published.", SENSORS,
     )  # fmt: skip
     RATE_LIMITED = (
         "rate-limited", WARNING, REFUSED,
@@ -423,37 +423,38 @@ class NodeReason(Reason):
         "boot-unsettled", INFO, "reading refused",
         "A reading of an older boot came before the newer boot was committed; its sender sends it "
         "again.",
-        "Nothing.", SENSORS,
+        "Nothing to do.", SENSORS,
     )  # fmt: skip
     BOOT_OVER = (
         "boot-over", INFO, "reading refused",
         "A reading is of an older boot than the newest; its sender is told to number it anew.",
-        "Nothing, if it happens once. If it repeats, two scripts use the same source name.",
+        "Nothing to do if it happens once. If it repeats, two scripts use the same source name.",
         SENSORS,
     )  # fmt: skip
     DUPLICATE = (
         "duplicate", INFO, "reading repeated",
         "A copy of a reading that was applied: acknowledged again, nothing changed.",
-        "Nothing. A rising number means that acknowledgements get lost or come late.", SENSORS,
+        "Nothing to do. A rising number means that acknowledgements get lost or come late.",
+        SENSORS,
     )  # fmt: skip
     HELD = (
-        "held", INFO, "reading held", "A reading waits for the numbers before it.", "Nothing.",
-        SENSORS,
+        "held", INFO, "reading held", "A reading waits for the numbers before it.",
+        "Nothing to do.", SENSORS,
     )  # fmt: skip
     HOLD_FULL = (
         "hold-full", INFO, "reading refused",
         "Too many readings wait for a missing number; the sender sends this one again.",
-        "Nothing, unless it goes on for minutes: then look at the sender's spool.", SENSORS,
+        "Nothing to do unless it goes on for minutes: then look at the sender's spool.", SENSORS,
     )  # fmt: skip
     HOLD_DROPPED = (
         "hold-dropped", INFO, "held readings dropped",
         "Readings that waited for a missing number made room for others; their sender sends them "
         "again.",
-        "Nothing.", SENSORS,
+        "Nothing to do.", SENSORS,
     )  # fmt: skip
     RESEND_ASKED = (
         "resend-asked", INFO, "resend asked", "A number is missing: its sender was asked for it.",
-        "Nothing.", SENSORS,
+        "Nothing to do.", SENSORS,
     )  # fmt: skip
     GAP_ADOPTED = (
         "gap-adopted", WARNING, "gap given up",
@@ -473,7 +474,7 @@ class NodeReason(Reason):
         "ack-withheld", INFO, "acknowledgement withheld",
         "Whether what was read back is durable is not known before the next commit, so nothing is "
         "acknowledged until then.",
-        "Nothing, unless the disk refuses as well.",
+        "Nothing to do unless the disk refuses as well.",
     )  # fmt: skip
     COMMIT_FAILED = (
         "commit-failed", ERROR, "commit refused",
@@ -492,7 +493,7 @@ class NodeReason(Reason):
     LABEL_ALREADY_LABELLED = (
         "label-already-labelled", INFO, "label dropped",
         "A label is for an instance that has one already; the first one counts.",
-        "Nothing, if it is a repetition.", SENSORS,
+        "Nothing to do if it is a repetition.", SENSORS,
     )  # fmt: skip
     UNKNOWN_CLASS = (
         "unknown-class", WARNING, "label dropped",
@@ -517,7 +518,7 @@ class NodeReason(Reason):
     UNDO_WITHOUT_LABEL = (
         "undo-without-label", WARNING, "undo refused",
         "A label is to be taken back where none was learned, or not any more.",
-        "Nothing, if it is a repetition.", LABELS,
+        "Nothing to do if it is a repetition.", LABELS,
     )  # fmt: skip
     UNDO_TOO_LATE = (
         "undo-too-late", WARNING, "undo refused",
@@ -550,14 +551,14 @@ class NodeReason(Reason):
     TRUTH_FIELD_MISSING = (
         "truth-field-missing", INFO, "truth dropped",
         "A message of a `[[truth]]` topic came without its field.",
-        "Nothing, if the device reports it by turns. Otherwise compare `field` with what it sends.",
-        TRUTHS,
+        "Nothing to do if the device reports it by turns. Otherwise compare `field` with what "
+        "it sends.", TRUTHS,
     )  # fmt: skip
     NOTHING_HELD = (
         "nothing-held", INFO, "no instance",
         "A beat or a truth came before any sensor had spoken, or after all values had become too "
         "old.",
-        "Nothing at a start. Otherwise look at the sensors, or raise `hold_s`.", TOGETHER,
+        "Nothing to do at a start. Otherwise look at the sensors, or raise `hold_s`.", TOGETHER,
     )  # fmt: skip
     RETAINED_LABEL = (
         "retained-label", WARNING, "label dropped",
@@ -651,7 +652,7 @@ class LinkReason(Reason):
     )  # fmt: skip
     ENDED = (
         "connection-ended", WARNING, "not connected", "The connection to the broker has ended.",
-        "Nothing: it is made again.", LINK,
+        "Nothing to do: it connects again.", LINK,
     )  # fmt: skip
     UNCONFIRMED = (
         "publication-unconfirmed", WARNING, "not connected",
@@ -747,7 +748,7 @@ class ServiceReason(Reason):
     )  # fmt: skip
     STORE_TORN = (
         "store-torn", WARNING, "store", "The last commit before a power cut is incomplete; none of "
-        "it had been acknowledged.", "Nothing.",
+        "it had been acknowledged.", "Nothing to do.",
     )  # fmt: skip
     STORE_QUARANTINED = (
         "store-quarantined", WARNING, "store",

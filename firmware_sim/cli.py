@@ -28,7 +28,7 @@ INTERRUPTED = 130  # as the shell calls it
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    words = "Play scenarios, on simulated time or with real processes, and soak many seeds."
+    words = "Play scenarios, on simulated time or with real processes, and test many seeds."
     whole = argparse.ArgumentParser(prog="opid-sim", description=words)
     add_version(whole)
     verbs = whole.add_subparsers(required=True, metavar="VERB")
@@ -91,15 +91,15 @@ def _chosen(given: argparse.Namespace) -> Scenario:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", help="one of `opid-sim list`, or a TOML file")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same readings")
     parser.add_argument(
-        "--seed", type=int, default=1, help="decides everything that can be decided"
+        "--nodes", type=int, help="how many nodes, instead of what the scenario says"
     )
-    parser.add_argument("--nodes", type=int, help="another number of nodes")
-    parser.add_argument("--readings", type=int, help="the same story in fewer, or more, readings")
-    parser.add_argument("--live", action="store_true", help="real processes on a broker of our own")
-    parser.add_argument("--broker", help="mqtt://HOST: real processes on yours; embedded: on amqtt")
-    parser.add_argument("--speed", type=float, help="live: readings a second and node")
-    words = "live: the pages of the gateway beside it, on this port of this machine (default 8470)"
+    parser.add_argument("--readings", type=int, help="play the same story in this many readings")
+    parser.add_argument("--live", action="store_true", help="start real processes, and a broker")
+    parser.add_argument("--broker", help="mqtt://HOST: use your broker; embedded: one in Python")
+    parser.add_argument("--speed", type=float, help="with --live: readings a second of each node")
+    words = "with --live: serve the gateway's pages on this port (default 8470)"
     parser.add_argument("--web", type=int, nargs="?", const=8470, metavar="PORT", help=words)
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the report goes")
 

@@ -79,7 +79,7 @@ class GatewayReason(Reason):
     SCALE_MEASURED = (
         "scale-measured", INFO, "scale proved wrong",
         "A node found a sensor's scale to be wrong; it is ordered the one that it measured.",
-        "Nothing; if it repeats, look at the sensor.", NODES,
+        "Nothing to do; if it repeats, look at the sensor.", NODES,
     )  # fmt: skip
     TOOK_OVER = (
         "took-over", INFO, "sensor takes over",
@@ -137,15 +137,16 @@ class GatewayReason(Reason):
     # -- examples that are not taken
     EXAMPLE_OTHER_LAYOUT = (
         "example-of-another-layout", INFO, "example ignored",
-        "A labelled instance is of another layout than the node has now.", "Nothing.", NODES,
+        "A labelled instance is of another layout than the node has now.", "Nothing to do.", NODES,
     )  # fmt: skip
     EXAMPLE_NOT_NEEDED = (
         "example-not-needed", INFO, "example ignored",
-        "A labelled instance came after its change's batch was full or closed.", "Nothing.", NODES,
+        "A labelled instance came after its change's batch was full or closed.",
+        "Nothing to do.", NODES,
     )  # fmt: skip
     EXAMPLE_TWICE = (
         "example-twice", INFO, "example ignored",
-        "A labelled instance came again, as after a node's restart.", "Nothing.", NODES,
+        "A labelled instance came again, as after a node's restart.", "Nothing to do.", NODES,
     )  # fmt: skip
     EXAMPLE_CLASS = (
         "refused-class", WARNING, REFUSED, "A label is none of the group's classes.",
@@ -174,7 +175,8 @@ class GatewayReason(Reason):
     )  # fmt: skip
     REPORT_NOT_INTRODUCED = (
         "refused-not-introduced", WARNING, REFUSED,
-        "A summary came from a node that has not introduced itself.", "Nothing: it will.", NODES,
+        "A summary came from a node that has not introduced itself.",
+        "Nothing to do: it will.", NODES,
     )  # fmt: skip
     UNKNOWN_SENSOR = (
         "refused-unknown-sensor", WARNING, REFUSED, "An event is about a sensor nobody announced.",
@@ -214,8 +216,8 @@ class GatewayReason(Reason):
         "`opid-gateway sensor list` shows the state.", NODES,
     )  # fmt: skip
     LATE = (
-        "refused-late", INFO, REFUSED, "An event is older than what is known already.", "Nothing.",
-        NODES,
+        "refused-late", INFO, REFUSED, "An event is older than what is known already.",
+        "Nothing to do.", NODES,
     )  # fmt: skip
     STALE = (
         "refused-stale", INFO, REFUSED, "An event is too old to be believed.",

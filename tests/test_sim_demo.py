@@ -24,6 +24,11 @@ from edge_opid.link.options import MqttOptions
 from firmware_sim.live import broker as live_broker
 from firmware_sim.live.broker import open_broker
 from firmware_sim.live.processes import Children, LiveError
+from firmware_sim.scenario.recording import recording
+from firmware_sim.scenario.rivals import RESTARTED, ZERO_FILLING
+from firmware_sim.scenario.scenario import load_scenario
+from firmware_sim.scenario.score import Score
+from firmware_sim.scenario.script import Script
 
 WAIT_S = 120.0  # for a busy machine; nothing is judged by its speed
 SHORT = ("rolling_replacement", "--nodes", "2", "--readings", "60", "--speed", "15")
@@ -48,6 +53,17 @@ def start(folder: Path, *given: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1"},
     )
+
+
+def test_a_curve_ends_where_all_of_its_last_readings_have_been_played() -> None:
+    """Of fifty readings one has come: its mean would jump to 0 or 100 per cent, before all eyes."""
+    score = Score(Script(load_scenario("one_retire"), seed=7))
+    guess = dict.fromkeys((ZERO_FILLING, RESTARTED), "nothing")
+    for place in range(73):
+        score.guessed(place, dict.fromkeys(score.script.nodes, guess))
+    film = recording(score, "so far", live=True)
+    (points,) = re.findall(r'polyline class="zeros" points="([^"]*)"', film)
+    assert len(points.split()) == 3, "after 50, 60 and 70 readings"
 
 
 def left_behind(folder: Path) -> list[str]:

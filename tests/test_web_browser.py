@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("playwright")
 
+from paho.mqtt import publish
 from support.fleet_rig import CLASSES, SITE
 from support.node_process import wait_until
 from support.web_site import LAN, TOKEN, Pages, keys, opened
@@ -149,10 +151,29 @@ def test_a_sensor_is_retired_through_the_page_and_the_change_is_marked(town, chr
 
 PAGES = {
     "fleet": "/", "node": f"/node/{NODE}", "change": "/change/1", "label": f"/label/{NODE}",
-    "operate": f"/operate/{NODE}", "gateways": "/members",
+    "operate": f"/operate/{NODE}", "discover": f"/discover/{SITE}/n2", "gateways": "/members",
 }  # fmt: skip
 
 
+DEVICES = {
+    "zigbee2mqtt/Living Room": {"temperature": 21.5, "humidity": 48, "linkquality": 120},
+    "zigbee2mqtt/Presence": {"presence": True, "illuminance": 310},
+}
+
+
+@pytest.fixture(scope="module")
+def listened(town, chromium):
+    """For the pictures, node n2 has had half a minute to hear what devices there are."""
+    if not SCREENSHOTS:
+        return
+    page = Visitor(chromium, town.gateway.url, SCREEN).go(PAGES["discover"])
+    page.get_by_role("button", name="Listen").click()
+    for topic, said in DEVICES.items():
+        publish.single(topic, json.dumps(said), port=town.broker.port)
+    page.get_by_text("sensors on 2 topics").wait_for(timeout=120_000)
+
+
+@pytest.mark.usefixtures("listened")
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
 def test_every_page_fits_its_screen(town, chromium, look):
     """At 360 points nothing hangs over the edge, in the dark nothing is black on black."""

@@ -21,30 +21,35 @@ Verbs = Any
 
 def parser() -> ArgumentParser:
     """The whole command line."""
-    whole = ArgumentParser(prog=PROGRAM, description="A node that keeps learning.")
+    whole = ArgumentParser(
+        prog=PROGRAM,
+        description="Classify readings, learn from labels, and go on when sensors fail.",
+    )
     add_version(whole)
     verbs = whole.add_subparsers(required=True, metavar="VERB")
-    run = _verb(verbs, "run", "serve until told to stop")
+    run = _verb(verbs, "run", "run the node until it is stopped")
     faster = "how fast the node's clock runs, to rehearse with recorded data; 1 is real time"
     run.add_argument("--speed", type=_speed, default=1.0, metavar="TIMES", help=faster)
     _file(run)
-    _file(_verb(verbs, "check", "validate a configuration and say what the node would do"))
-    status = _verb(verbs, "status", "say how the running node is")
-    status.add_argument("--json", action="store_true", help="as the node wrote it")
+    _file(_verb(verbs, "check", "check a configuration and print what the node would do"))
+    status = _verb(verbs, "status", "show how the running node is")
+    status.add_argument("--json", action="store_true", help="print the status file as it is")
     _file(status)
     _watch(verbs)
-    _label(_verb(verbs, "label", "tell the running node what is so, or was"))
-    export = _verb(verbs, "export", "write layout and weights of a stopped node")
+    _label(_verb(verbs, "label", "give the running node a label"))
+    export = _verb(verbs, "export", "write the layout and weights of a stopped node to a file")
     export.add_argument("out", type=Path, metavar="OUT.npz", help="the file to write")
     _file(export)
-    words = "measure the scale of a stopped node's sensor anew, by its next values"
+    words = "measure a sensor's scale again from its next values; the node must be stopped"
     remeasure = _verb(verbs, "remeasure", words)
     remeasure.add_argument("sensor", metavar="SENSOR", help="the sensor's id")
     _file(remeasure)
     _copies(verbs)
-    _discover(_verb(verbs, "discover", "listen to a broker and propose sensors for what is there"))
-    _init(_verb(verbs, "init", "make user, folders, unit and a first node.toml, as root"))
-    _file(_verb(verbs, "selftest", "measure this machine: bits, speed, memory, card, clock"))
+    _discover(_verb(verbs, "discover", "listen to a broker and propose sensors for its devices"))
+    _init(
+        _verb(verbs, "init", "create user, folders, systemd unit and a first node.toml (as root)")
+    )
+    _file(_verb(verbs, "selftest", "test this machine: arithmetic, speed, memory, SD card, clock"))
     _classes(_verb(verbs, "classes", "rename or remove a class of a stopped node"))
     return whole
 
@@ -53,7 +58,7 @@ def _copies(verbs: Verbs) -> None:
     backup = _verb(verbs, "backup", "write the state of a stopped node to a file")
     backup.add_argument("out", type=Path, metavar="OUT.tar.gz", help="the file to write")
     _file(backup)
-    restore = _verb(verbs, "restore", "put such a file in the place of a state that is gone")
+    restore = _verb(verbs, "restore", "restore the state of a stopped node from such a file")
     restore.add_argument("archive", type=Path, metavar="BACKUP.tar.gz", help="what `backup` wrote")
     _file(restore)
 
@@ -61,19 +66,23 @@ def _copies(verbs: Verbs) -> None:
 def _discover(each: ArgumentParser) -> None:
     _file(each)
     _broker(each, 30.0)
-    words = "listen to these topics only; again for each"
+    words = "listen to these topics only; repeat for each"
     each.add_argument("--filter", action="append", dest="filters", metavar="FILTER", help=words)
 
 
 def _init(each: ArgumentParser) -> None:
-    each.add_argument("--site", default="home", help="the first part of its address")
-    each.add_argument("--node", help="its id (default: the name of this machine)")
-    words = "what the node tells apart; again for each"
+    each.add_argument(
+        "--site", default="home", help="the site, which is the first part of the node's address"
+    )
+    each.add_argument("--node", help="the node's id (default: the name of this machine)")
+    words = "a class that the node tells apart; repeat for each"
     each.add_argument("--class", action="append", dest="classes", metavar="CLASS", help=words)
     _broker(each, 10.0)
     each.add_argument("--user", default="opid-node", help="the user the node runs as")
-    each.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
-    words = "below this folder instead of /, as for the image of another machine"
+    each.add_argument(
+        "--dry-run", action="store_true", help="print what would be done, and do nothing"
+    )
+    words = "write below this folder instead of /, for the image of another machine"
     each.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help=words)
 
 
@@ -82,7 +91,9 @@ def _broker(each: ArgumentParser, seconds: float) -> None:
     each.add_argument("--port", type=int, help="1883, or 8883 with --tls-ca")
     words = "a file of two lines, user and password, mode 600"
     each.add_argument("--credentials", type=Path, metavar="FILE", help=words)
-    each.add_argument("--tls-ca", type=Path, metavar="FILE", help="turns on TLS")
+    each.add_argument(
+        "--tls-ca", type=Path, metavar="FILE", help="the authority's certificate; turns on TLS"
+    )
     words = f"how long to listen (default {seconds:g})"
     each.add_argument("--seconds", type=_seconds, default=seconds, metavar="S", help=words)
 
@@ -122,26 +133,33 @@ class ShowVersion(Action):
 
 def add_version(parser: ArgumentParser) -> None:
     """Let a program say which version it is."""
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and end")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
 
 
 def _watch(verbs: Verbs) -> None:
-    watch = _verb(verbs, "watch", "show live what reaches the running node and what becomes of it")
+    watch = _verb(verbs, "watch", "show each message that reaches the running node, and its effect")
     watch.add_argument("topic", nargs="?", metavar="TOPIC", help="only these topics; + and # match")
-    watch.add_argument("--seconds", type=float, help="stop after so long; else at Ctrl-C")
-    watch.add_argument("--count", type=int, help="stop after so many messages")
+    watch.add_argument(
+        "--seconds", type=float, help="stop after this many seconds (default: at Ctrl-C)"
+    )
+    watch.add_argument("--count", type=int, help="stop after this many messages")
     _config(watch)
 
 
 def _label(each: ArgumentParser) -> None:
-    each.add_argument("label", nargs="?", metavar="CLASS", help="what is so; now, unless …")
-    words = "it was so then (14:05, '2026-11-17 14:05', or ISO 8601 with an offset)"
+    each.add_argument(
+        "label",
+        nargs="?",
+        metavar="CLASS",
+        help="the class that is true now, or at the time given below",
+    )
+    words = "it was true then (14:05, '2026-11-17 14:05', or ISO 8601 with an offset)"
     each.add_argument("--at", metavar="TIME", help=words)
-    each.add_argument("--from", dest="begin", metavar="TIME", help="it was so from then on")
-    each.add_argument("--until", metavar="TIME", help="up to then (default: now)")
-    words = "the prediction with this number, as `watch` shows it"
+    each.add_argument("--from", dest="begin", metavar="TIME", help="it was true from then on")
+    each.add_argument("--until", metavar="TIME", help="and until then (default: now)")
+    words = "it is true of the prediction with this number, which `watch` shows"
     each.add_argument("--instance", metavar="SOURCE/BOOT/SEQ", help=words)
-    words = "take a label back: the last one, or those of the times given"
+    words = "take back the last label, or those of the time given"
     each.add_argument("--undo", action="store_true", help=words)
     _config(each)
 

@@ -14,10 +14,12 @@ from firmware_sim.scenario.score import Score
 
 HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>edge-opid: the demo</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
-<style>body {{ font: 16px system-ui, sans-serif; max-width: 60rem; margin: 1rem auto }}</style>
+<style>body {{ font: 16px system-ui, sans-serif; max-width: 60rem; margin: auto; padding: 1rem }}
+#film {{ overflow-x: auto }} #film svg {{ min-width: 34rem }}</style>
 <main id="film"></main>
-<p>All models see the same readings and the same labels. The fleet itself:
-<a href="http://127.0.0.1:{port}/">the gateway's pages</a>.</p>
+<p>All models see the same readings and the same labels. Each change of the sensors is marked.</p>
+<p>The same fleet as its operator sees it:
+<a href="http://127.0.0.1:{port}/">the gateway's pages</a> (they take a few seconds to start).</p>
 <script>
 async function look() {{
   const answer = await fetch("/film.svg");

@@ -113,8 +113,12 @@ def _names(score: Score) -> Iterator[str]:
 
 
 def _shares(score: Score, name: str, readings: int) -> Sequence[tuple[int, float]]:
-    """How often it was right over the readings before each point, where anybody knows."""
-    found = [(at, score.between(name, at - BEHIND, at)) for at in range(BEHIND, readings, POINT)]
+    """How often it was right over the readings before each point, as far as all were played.
+
+    A mean over the one reading that has come of fifty would jump from 0 to 100 per cent.
+    """
+    ends = range(BEHIND, min(readings, score.played + 1), POINT)
+    found = [(at, score.between(name, at - BEHIND, at)) for at in ends]
     return [(at, share) for at, share in found if not math.isnan(share)]
 
 

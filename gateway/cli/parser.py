@@ -38,7 +38,10 @@ Verbs = Any
 
 def parser() -> ArgumentParser:
     """The whole command line."""
-    whole = ArgumentParser(prog=PROGRAM, description="Sensor events in, signed weights out.")
+    whole = ArgumentParser(
+        prog=PROGRAM,
+        description="Look after a fleet of nodes: fit new sensors, send signed weights.",
+    )
     add_version(whole)
     verbs = whole.add_subparsers(required=True, metavar="VERB")
     _gateway(verbs)
@@ -48,9 +51,9 @@ def parser() -> ArgumentParser:
     _sensor_remeasure(sensor)
     _sensor_deploy(sensor)
     _nodes(_noun(verbs, "node", "list, show and forget nodes"))
-    _changes(_noun(verbs, "change", "list and show changes: candidates, scores, who has reported"))
-    _labels(_noun(verbs, "label", "give labels that were written down elsewhere"))
-    _broker(_noun(verbs, "broker", "say whether a broker will do"))
+    _changes(_noun(verbs, "change", "list changes of sensors, and show one: fits, scores, nodes"))
+    _labels(_noun(verbs, "label", "import labels that were written down elsewhere"))
+    _broker(_noun(verbs, "broker", "check whether a broker has what is needed"))
     _export(verbs)
     _archives(verbs)
     _upkeep(verbs)
@@ -75,12 +78,12 @@ def _labels(verbs: Verbs) -> None:
         "file", type=Path, metavar="FILE.csv", help="node, label, and time or from and until"
     )
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
-    words = "until each has been sent, at most this long; 0: do not wait"
+    words = "wait at most this long until each has been sent; 0: do not wait"
     each.add_argument("--wait-s", type=float, default=WAIT_S, metavar="SECONDS", help=words)
 
 
 def _broker(verbs: Verbs) -> None:
-    words = "try on a broker, or on all addresses of a cluster, what gateways and nodes need of it"
+    words = "try what gateways and nodes need on a broker, or on all addresses of a cluster"
     each = _verb(verbs, "check", broker.check_broker, words)
     each.add_argument(
         "url", nargs="+", metavar="URL", help="mqtt://HOST[:PORT], mqtts://HOST[:PORT]"
@@ -89,9 +92,9 @@ def _broker(verbs: Verbs) -> None:
     each.add_argument("--credentials", type=Path, metavar="FILE", help=words)
     words = "the certificate of the authority, for mqtts"
     each.add_argument("--tls-ca", type=Path, metavar="FILE", help=words)
-    words = "a command that restarts the broker and returns; without it that is not tried"
+    words = "a command that restarts the broker; without it, restarts are not tried"
     each.add_argument("--restart", metavar="COMMAND", help=words)
-    words = "of the topics that are used, which the user must be allowed to read and write"
+    words = "begin all topics with this; the user must be allowed to read and write them"
     each.add_argument("--prefix", default="opid-check", metavar="TOPIC", help=words)
     words = "the longest to wait for one message (default 10)"
     each.add_argument("--wait-s", type=_seconds, default=10.0, metavar="S", help=words)
@@ -103,51 +106,59 @@ def _broker(verbs: Verbs) -> None:
 
 def _gateway(verbs: Verbs) -> None:
     for name, does, words in (
-        ("run", run.run, "serve until told to stop"),
-        ("check", run.check, "validate a configuration and say what the gateway would do"),
+        ("run", run.run, "run the gateway until it is stopped"),
+        ("check", run.check, "check a configuration and print what the gateway would do"),
     ):
         each = _verb(verbs, name, does, words)
         each.add_argument(
             "config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE
         )
         if name == "run":
-            each.add_argument("--web", action="store_true", help="the pages beside it, as a child")
+            each.add_argument("--web", action="store_true", help="serve the web pages, too")
     _web(verbs)
-    words = "say whether a gateway is running, and how the fleet is"
+    words = "show whether a gateway is running, and how the fleet is"
     each = _verb(verbs, "status", status.status, words)
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
     each.add_argument("--json", action="store_true", help="for machines")
-    words = "say which gateways share the sites, and who serves which"
+    words = "show which gateways share the sites, and which serves which"
     each = _verb(verbs, "members", members.members, words)
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG")
     each.add_argument("--json", action="store_true", help="for machines")
-    _init(_verb(verbs, "init", init.init, "make keys, passwords and files of a new fleet"))
+    _init(_verb(verbs, "init", init.init, "create the keys, passwords and files of a new fleet"))
 
 
 def _web(verbs: Verbs) -> None:
-    each = _verb(verbs, "web", web.web, "serve the pages: label, look at the fleet, operate it")
+    each = _verb(
+        verbs, "web", web.web, "serve the web pages: give labels, look at the fleet, operate it"
+    )
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
-    each.add_argument("--port", type=_number, help="another one than web.port")
+    each.add_argument("--port", type=_number, help="instead of web.port")
     each.add_argument("--until-eof", action="store_true", help=SUPPRESS)
     words = "print a link to the pages that works once"
     each = _verb(verbs, "web-link", web.web_link, words)
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
     each.add_argument("--node", metavar="SITE/NODE", help="for this node alone")
-    each.add_argument("--operate", action="store_true", help="not only for labels")
-    each.add_argument("--metrics", action="store_true", help="the bearer token of Prometheus")
-    words = "of the link: https behind a proxy that has a certificate"
+    each.add_argument("--operate", action="store_true", help="allow everything, not only labels")
+    each.add_argument(
+        "--metrics", action="store_true", help="print the bearer token for Prometheus instead"
+    )
+    words = "the link's scheme: https behind a proxy that has a certificate"
     each.add_argument("--scheme", choices=("http", "https"), default="http", help=words)
 
 
 def _init(each: ArgumentParser) -> None:
     each.add_argument("folder", type=Path, metavar="FOLDER", help="where everything is written")
-    each.add_argument("--site", help="needed for a new group")
+    each.add_argument("--site", help="the site; needed for a new group")
     each.add_argument("--group", required=True, help="nodes with the same task")
     for name, several, words in (
-        ("class", "classes", "what nodes tell apart"),
+        ("class", "classes", "a class that nodes tell apart"),
         ("node", "nodes", "the id of a node"),
         ("source", "sources", "a sensor script with a password of its own"),
-        ("foreign", "foreign", "topics of other devices that nodes may hear: zigbee2mqtt/#"),
+        (
+            "foreign",
+            "foreign",
+            "topics of other devices that nodes may read, such as zigbee2mqtt/#",
+        ),
     ):
         each.add_argument(
             f"--{name}",
@@ -155,21 +166,19 @@ def _init(each: ArgumentParser) -> None:
             default=[],
             dest=several,
             metavar=name.upper(),
-            help=f"{words}; again for each",
+            help=f"{words}; repeat for each",
         )
     words = "nodes announce themselves to Home Assistant, which gets an account"
     each.add_argument("--homeassistant", action="store_true", help=words)
     each.add_argument("--broker-host", help="127.0.0.1, or what the folder says already")
     each.add_argument("--broker-port", type=int, help="1883, or what the folder says already")
-    words = (
-        "the mosquitto.conf of a broker that others use: say what it becomes with us beside them"
-    )
+    words = "the mosquitto.conf of a broker that others use: write one that serves us, too"
     each.add_argument("--beside", type=Path, metavar="FILE", help=words)
     words = "the site has a broker of its own there, bridged to the central one: docs/brokers.md"
     each.add_argument("--site-broker", metavar="HOST[:PORT]", help=words)
     words = "gateway.sqlite in the folder; of a folder below /etc, the one in /var/lib/opid-gateway"
     each.add_argument("--database", metavar="URL", help=words)
-    words = "the user the gateway runs as: its keys become his (default opid-gateway)"
+    words = "the user the gateway runs as, who gets the keys (default opid-gateway)"
     each.add_argument("--user", default="opid-gateway", help=words)
     each.add_argument("--add-nodes", action="store_true", help="add to a folder that init has made")
 
@@ -178,36 +187,41 @@ def _init(each: ArgumentParser) -> None:
 
 
 def _sensor_list(verbs: Verbs) -> None:
-    each = _listing(verbs, "list", nodes.list_sensors, "every sensor, and where it is in its life")
+    each = _listing(verbs, "list", nodes.list_sensors, "list every sensor and its state")
     each.add_argument("--node", metavar="SITE/NODE", help="only of this node")
 
 
 def _sensor_retire(verbs: Verbs) -> None:
-    each = _verb(verbs, "retire", sensors.retire, "a sensor is gone for good")
+    each = _verb(verbs, "retire", sensors.retire, "take a sensor out for good")
     _which_sensor(each)
     each.add_argument("--reason", required=True, metavar="TEXT", help="one line, for the record")
     _wait(each)
 
 
 def _sensor_remeasure(verbs: Verbs) -> None:
-    words = "measure a sensor's reference and scale anew; what was learned is moved to them"
+    words = "measure a sensor's reference and scale again; what was learned is kept"
     each = _verb(verbs, "remeasure", sensors.remeasure, words)
     _which_sensor(each)
     _wait(each)
 
 
 def _sensor_deploy(verbs: Verbs) -> None:
-    each = _verb(verbs, "deploy", sensors.deploy, "a sensor joins")
+    each = _verb(verbs, "deploy", sensors.deploy, "add a sensor, or replace one")
     _which_sensor(each)
     each.add_argument("--role", required=True, help="what it measures: the name of its column")
     known = each.add_argument_group(
         "what is known of it", "Without reference and scale its first readings decide both."
     )
     known.add_argument("--reference", type=float, help="a normal value")
-    known.add_argument("--scale", type=float, help="how far from it is far")
-    known.add_argument("--knots", type=float, nargs="+", help="of its hats, in scales")
+    known.add_argument("--scale", type=float, help="a usual distance from the reference")
+    known.add_argument(
+        "--knots",
+        type=float,
+        nargs="+",
+        help="where its curve may bend, in scales from the reference",
+    )
     known.add_argument("--unit")
-    silent = "silent for longer it counts as dead (left out: its own rhythm decides)"
+    silent = "it counts as silent after this long (default: as it usually speaks)"
     known.add_argument("--timeout-s", type=float, help=silent)
     known.add_argument("--replaces", metavar="SENSOR", help="take over the column of this one")
     known.add_argument(
@@ -223,7 +237,9 @@ def _which_sensor(each: ArgumentParser) -> None:
 
 
 def _wait(each: ArgumentParser) -> None:
-    each.add_argument("--wait", action="store_true", help="until every node concerned has reported")
+    each.add_argument(
+        "--wait", action="store_true", help="wait until every node concerned has reported"
+    )
     _wait_s(each)
 
 
@@ -243,20 +259,22 @@ def _listing(verbs: Verbs, name: str, does: Callable[..., int], words: str) -> A
 
 
 def _nodes(verbs: Verbs) -> None:
-    _listing(verbs, "list", nodes.list_nodes, "every node, and what it last reported")
-    show = _listing(verbs, "show", nodes.show_node, "all that is known of one node")
+    _listing(verbs, "list", nodes.list_nodes, "list every node, and what it last reported")
+    show = _listing(verbs, "show", nodes.show_node, "show all that is known of one node")
     show.add_argument("node", metavar="SITE/NODE")
     gone = _verb(verbs, "forget", nodes.forget, "delete all that is known of one node")
     gone.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     gone.add_argument("node", metavar="SITE/NODE", help="NODE will do if no other site has it")
-    gone.add_argument("--yes", action="store_true", help="without it, only say what would go")
+    gone.add_argument(
+        "--yes", action="store_true", help="do it; without this, only print what would be deleted"
+    )
     _wait_s(gone)
 
 
 def _changes(verbs: Verbs) -> None:
-    every = _listing(verbs, "list", changes.list_changes, "the last changes, the newest first")
+    every = _listing(verbs, "list", changes.list_changes, "list the last changes, newest first")
     every.add_argument("--limit", type=_number, default=20, metavar="N", help="default 20")
-    show = _listing(verbs, "show", changes.show_change, "one change: its fits and its nodes")
+    show = _listing(verbs, "show", changes.show_change, "show one change: its fits and its nodes")
     show.add_argument(
         "change", type=_number, metavar="ID", help="its number, as `change list` shows it"
     )
@@ -265,7 +283,7 @@ def _changes(verbs: Verbs) -> None:
 
 
 def _export(verbs: Verbs) -> None:
-    each = _verb(verbs, "export", export.export, "write the weights that a change pushed to a file")
+    each = _verb(verbs, "export", export.export, "write the weights of a change to a file")
     each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     each.add_argument(
         "change", type=_number, metavar="CHANGE", help="its number, as `change list` shows it"
@@ -280,7 +298,7 @@ def _export(verbs: Verbs) -> None:
 
 
 def _archives(verbs: Verbs) -> None:
-    words = "teach a group what was measured before: Parquet, PostgreSQL, Home Assistant's recorder"
+    words = "let a group learn from an archive: Parquet, PostgreSQL, Home Assistant's recorder"
     each = _verb(verbs, "backfill", archives.backfill, words)
     each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     each.add_argument("group", metavar="GROUP")
@@ -298,9 +316,9 @@ def _archives(verbs: Verbs) -> None:
     where.add_argument("--dry-run", action="store_true", help="only say what would be learned")
     words = "do not send weights of it to nodes: the next change uses it"
     where.add_argument("--store-only", action="store_true", help=words)
-    noun = _noun(verbs, "archive", "list and forget archives that a group has learned")
-    _listing(noun, "list", archives.list_archives, "every archive, its nodes and sensors")
-    gone = _verb(noun, "forget", archives.forget_archive, "use an archive no more")
+    noun = _noun(verbs, "archive", "list and forget the archives a group has learned from")
+    _listing(noun, "list", archives.list_archives, "list every archive, its nodes and sensors")
+    gone = _verb(noun, "forget", archives.forget_archive, "stop using an archive")
     gone.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     gone.add_argument("group", metavar="GROUP")
     gone.add_argument("name", metavar="NAME")
@@ -339,22 +357,24 @@ def _what_is_what(what: Any) -> None:
 def _upkeep(verbs: Verbs) -> None:
     key = _noun(verbs, "key", "show, make and use signing keys")
     for name, does, words in (
-        ("show", keys.show, "the public key that nodes know the gateway by"),
+        ("show", keys.show, "show the public key that nodes know the gateway by"),
         ("new", keys.new, "make the next key, for nodes to learn; the old one stays in use"),
-        ("use", keys.use, "sign by the next key from the next start on"),
+        ("use", keys.use, "sign with the next key, from the next start on"),
     ):
         _verb(key, name, does, words).add_argument("config", type=Path, metavar="CONFIG", help=FILE)
-    account = _noun(verbs, "account", "renew and remove names at the broker")
+    account = _noun(verbs, "account", "renew and remove accounts at the broker")
     for name, does, words in (
-        ("renew", accounts.renew, "a new password for one name"),
-        ("remove", accounts.remove, "no password any more for one name and its sensors"),
+        ("renew", accounts.renew, "give an account a new password"),
+        ("remove", accounts.remove, "remove an account and those of its sensors"),
     ):
         each = _verb(account, name, does, words)
-        each.add_argument("folder", type=Path, metavar="FOLDER", help="that init has made")
+        each.add_argument(
+            "folder", type=Path, metavar="FOLDER", help="the folder that init has made"
+        )
         each.add_argument("name", metavar="NAME", help="gateway, operator, SITE.NODE[.SOURCE]")
     for name, does, words in (
         ("backup", backup.backup, "copy the database to a file, while the gateway runs"),
-        ("restore", backup.restore, "put such a file in the place of the database"),
+        ("restore", backup.restore, "restore the database from such a file"),
     ):
         each = _verb(verbs, name, does, words)
         each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)

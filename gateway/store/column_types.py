@@ -20,7 +20,6 @@ class Untyped(UserDefinedType[float]):
 
 Real: TypeEngine[Any] = Double().with_variant(Untyped(), "sqlite")
 Number = BigInteger()
-<<<<<<< HEAD
 NUMBER_MAX = 2**63 - 1
 
 
@@ -37,5 +36,3 @@ def must(name: str, kind: Any = Text) -> Column[Any]:
 def may(name: str, kind: Any = Text) -> Column[Any]:
     """A row may be without it."""
     return Column(name, kind, nullable=True)
-=======
->>>>>>> review-gateway

@@ -47,9 +47,6 @@ class Serves:
             return False
 
 
-<<<<<<< HEAD
-class WebTown(Together):
-=======
 class WebGateway(Serves, services.GatewayProcess):
     """`opid-gateway run --web`."""
 
@@ -61,8 +58,7 @@ class WebGateway(Serves, services.GatewayProcess):
         self._command = [*self._command, "--web"]
 
 
-class WebTown:
->>>>>>> review-gateway
+class WebTown(Together):
     """One node at work, and the pages of its gateway."""
 
     def __init__(self, folder):

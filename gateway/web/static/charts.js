@@ -32,6 +32,14 @@ function drawMarks(plot) {
   ctx.restore();
 }
 
+// Hours of a day, or days: a clock of 24 hours, and the month by its name, whatever the browser's habit.
+const HOUR = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+const DAY = { day: "numeric", month: "short" };
+const STEPS_S = [60, 300, 900, 1800, 3600, 10800, 21600, 86400, 604800, 2592000, 7776000];
+const timeAxis = () => ({ ...axis(), incrs: STEPS_S, space: 60,
+  values: (_plot, splits, _axis, _space, step) => splits.map((s) => new Date(s * 1000))
+    .map((at) => (step < 86400 ? at.toLocaleTimeString([], HOUR) : at.toLocaleDateString([], DAY))) });
+
 const axis = () => ({ stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
   ticks: { stroke: colour("--line") } });
 
@@ -39,7 +47,7 @@ function chart(place, height, series, y) {
   const options = {
     width: place.clientWidth, height, cursor: { drag: { x: false, y: false } },
     legend: { live: false }, scales: { x: { range: () => span }, y },
-    axes: [axis(), { ...axis(), size: 48 }], hooks: { draw: [drawMarks] },
+    axes: [timeAxis(), { ...axis(), size: 48 }], hooks: { draw: [drawMarks] },
     series: [{}, ...series],
   };
   const plot = new uPlot(options, [[], ...series.map(() => [])], place);

@@ -1,0 +1,42 @@
+"""The sensors of docs/gateway.md: each node hears every sensor of its own, labelled, until we end.
+
+    python greenhouse.py north south
+
+Values of sensors that a node does not know yet are refused by it, as those of a sensor that was
+mounted before anybody announced it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from edge_opid.source import connect
+
+CLASSES = ("dry", "fine", "damp")
+SENSORS = ("co2-{}", "soil-{}", "temp-{}", "lux-{}", "lux-9", "o2-1", "o2-2")
+EVERY_S = 0.05
+READINGS = 4_000  # more than any page needs
+
+root, port = Path(os.environ["ROOT"]), int(os.environ["PORT"])
+chance = random.Random(1)
+with ExitStack() as stack:
+    sources = {
+        node: stack.enter_context(
+            connect(
+                "greenhouse", node, "box", root / f"spool-{node}", port=port, leave_s=0,
+                credentials=root / f"etc/opid-gateway/nodes/greenhouse-{node}/sensors.credentials",
+            )
+        )
+        for node in sys.argv[1:]
+    }  # fmt: skip
+    for _ in range(READINGS):
+        for node, source in sources.items():
+            truth = chance.randrange(3)
+            values = {each.format(node): truth - 1 + chance.gauss(0, 0.7) for each in SENSORS}
+            source.send(values, CLASSES[truth])
+        time.sleep(EVERY_S)
