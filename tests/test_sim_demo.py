@@ -60,7 +60,7 @@ def test_a_curve_ends_where_all_of_its_last_readings_have_been_played() -> None:
     score = Score(Script(load_scenario("one_retire"), seed=7))
     guess = dict.fromkeys((ZERO_FILLING, RESTARTED), "nothing")
     for place in range(73):
-        score.guessed(place, {node: guess for node in score.script.nodes})
+        score.guessed(place, dict.fromkeys(score.script.nodes, guess))
     film = recording(score, "so far", live=True)
     (points,) = re.findall(r'polyline class="zeros" points="([^"]*)"', film)
     assert len(points.split()) == 3, "after 50, 60 and 70 readings"
