@@ -536,7 +536,7 @@ class NodeReason(Reason):
     )  # fmt: skip
     TRUTH_REPEATED = (
         "truth-repeated", COUNTED, "",
-        "A truth said what was so already: it lasts longer, nothing else.", "", TRUTHS,
+        "A truth was repeated: it is valid for longer; nothing else changed.", "", TRUTHS,
     )  # fmt: skip
     TRUTH_WITHOUT_NEWS = (
         "truth-without-news", COUNTED, "",
