@@ -402,15 +402,3 @@ def test_a_node_without_a_configuration_is_shown_what_is_on_the_broker(local):
     assert "[[foreign]]\nfilter = &#34;esp-1/sensor/&lt;b&gt;air" in text
     assert "#" not in site.ear._link.filters
     assert commands(site) == []
-
-
-def test_what_a_node_says_is_still_shown_while_everything_is_heard(local):
-    """`#` brings its statuses and labels, too: none of them is a prediction."""
-    site, client = local
-    hear(site.ear)
-    before = site.ear.said(("farm", "n1"))
-    assert before is not None
-    post(client, "/discover/farm/n3")
-    for channel in ("status", "event", "label", "summary"):
-        site.ear._hear(Delivery(f"opid/1/farm/n1/{channel}", b"{}", 0, False, None))
-    assert site.ear.said(("farm", "n1")) == before

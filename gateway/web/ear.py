@@ -246,8 +246,6 @@ class Ear:
         if topic.channel == Channel.ASKED:
             self._keep(heard, read_said(delivery.payload))
             return
-        if topic.channel != Channel.PREDICTION:  # heard only because somebody discovers
-            return
         now_s = time.monotonic()
         with self._lock:
             heard.payload, heard.count = delivery.payload, heard.count + 1
