@@ -4,9 +4,9 @@
 
 1. A Debian image is made, once (`image`).
 2. It boots, and the README's lines are carried out in it; the node is looked at (`trials`).
-3. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
-4. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
-5. The plug is pulled, in rows of at most five, until there are so many pulls in all (`plug`).
+3. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
+4. The plug is pulled, in rows of at most five, until there are so many pulls in all (`plug`).
+5. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
 
 Every part that has succeeded is kept in the cache with what it was made of, and is not done again:
 the command can be interrupted at any time. `--anew` forgets what was found, not the image.
@@ -88,12 +88,12 @@ class Bench:
         """What was built here, and other people's wheels, on a disk to carry to the machine."""
         carried, disk = self.folder / "dist", self.folder / "dist.img"
         shutil.rmtree(carried, ignore_errors=True)
-        (carried / "others").mkdir(parents=True)
+        carried.mkdir()
         for file in packages(self.architecture):
             shutil.copy(file, carried)
         (package,) = carried.glob("*.deb")
         make_newer(package, carried / "newer")
-        fetch_others(self.architecture, carried / "others")
+        shutil.copytree(fetched(self.architecture, self.folder / "others"), carried / "others")
         make_certificates(carried / "tls")
         (carried / "model.tflite").write_bytes(model_file())
         disk_of(carried, disk, 256, "dist")
@@ -208,9 +208,13 @@ def make_newer(package: Path, folder: Path) -> None:
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
 
 
-def fetch_others(architecture: Architecture, folder: Path) -> None:
+def fetched(architecture: Architecture, folder: Path) -> Path:
     """Other people's wheels for the machine, as pip would fetch them there; not all exist."""
-    for name in (*OTHERS, *RUNTIME):
+    names = [*OTHERS, *RUNTIME]
+    noted = folder / "asked-for"
+    if noted.exists() and noted.read_text().split() == names:
+        return folder
+    for name in names:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--disable-pip-version-check", "--only-binary=:all:", "--dest", str(folder)]
         command += ["--python-version", PYTHON, "--platform", architecture.platform]
@@ -218,6 +222,8 @@ def fetch_others(architecture: Architecture, folder: Path) -> None:
             command += ["--platform", architecture.platform.replace("2014", glibc)]
         if subprocess.run([*command, name], capture_output=True, check=False).returncode:
             print(f"  no wheel of {name} for {architecture.debian}: Debian has to have it")
+    noted.write_text(" ".join(names))
+    return folder
 
 
 def table(bench: Bench) -> list[Found]:
@@ -265,12 +271,12 @@ def main() -> int:
     bench = Bench(ARCHITECTURES[given.arch], given.anew)
     bench.image()
     bench.once("day one", bench.day_one)
-    bench.once("upkeep", bench.upkeep)
     life = bench.once("life", lambda: bench.life(given.readings), readings=given.readings)
     points = bench.once("points", lambda: bench.points(life, given.points), points=given.points)
     while (left := given.pulls - sum(row["pulls"] for row in bench.rows())) > 0:
         row, count = len(bench.rows()), min(ROW, left)
         bench.once(f"row {row}", lambda: bench.pulls(row, count, given.rate))  # noqa: B023 - now
+    bench.once("upkeep", bench.upkeep)
     for line in table(bench):
         print(f"{line.what:70} {line.figure}")
     return int(any(points.get(name) for name in WRONG))
