@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 STATE_MB = 40  # journal and snapshots need 9 MB
 OTHERS = ("numpy", "paho-mqtt", "msgpack", "pynacl", "cffi", "pycparser")
-RUNTIME = ("ai-edge-litert", "backports.strenum", "flatbuffers", "protobuf", "tqdm")
+RUNTIME = ("ai-edge-litert", "backports.strenum", "flatbuffers", "ml-dtypes", "protobuf", "tqdm")
 RUNTIME += ("typing-extensions",)
 PYTHON = "3.13"  # trixie's
 LOGGED_RATE = 40.0  # readings a second
@@ -210,11 +210,10 @@ def make_newer(package: Path, folder: Path) -> None:
 
 def fetched(architecture: Architecture, folder: Path) -> Path:
     """Other people's wheels for the machine, as pip would fetch them there; not all exist."""
-    names = [*OTHERS, *RUNTIME]
     noted = folder / "asked-for"
-    if noted.exists() and noted.read_text().split() == names:
-        return folder
-    for name in names:
+    asked = noted.read_text().split() if noted.exists() else []
+    names = [*OTHERS, *RUNTIME]
+    for name in (each for each in names if each not in asked):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--disable-pip-version-check", "--only-binary=:all:", "--dest", str(folder)]
         command += ["--python-version", PYTHON, "--platform", architecture.platform]

@@ -29,7 +29,11 @@ from gateway.tflite import matrix_to_tflite
 
 A_FEW = 60  # readings between two changes
 SECTIONS = {"arm64": "With pip, 64 bits", "armhf": "With pip, 32 bits"}
-GONE = f'test -z "$(ls -A {world.STATE} 2>/dev/null)" -a ! -e /etc/opid-node'
+KEPT = f"test -s /etc/opid-node/node.toml && ls -d {world.STATE}/[!l]*"  # but for lost+found
+GONE = (
+    f'test -z "$(find {world.STATE} -mindepth 1 2>/dev/null)"'
+    " && test ! -e /etc/opid-node && test ! -e /var/cache/opid-node"
+)
 
 
 @dataclass(slots=True)
@@ -84,8 +88,7 @@ class Upkeep:
             teller.tell()
             yield Found("package upgraded", f"{old} to {self.version()}, restarted")
             self.typed(f"sudo apt remove {UNIT}")
-            kept = f"test -s /etc/opid-node/node.toml && ls {world.STATE} | grep -q ."
-            self._machine.run(f"{kept} && ! command -v {UNIT}")
+            self._machine.run(f"{KEPT} && ! command -v {UNIT}")
             if self._trials.show("ActiveState") != "inactive":
                 raise MachineError("the node is still there after its package was removed")
             yield Found("package removed", "stopped; configuration and state kept")
@@ -125,8 +128,9 @@ class Upkeep:
 
     def serves_file(self) -> Found:
         """A prediction comes from the runtime, within the memory of the unit."""
+        self._machine.run(f"systemctl stop {UNIT} && rm -r {world.STATE}/*", seconds=WAIT_S)
         self._trials.write("/etc/opid-node/node.toml", world.settings(tflite="model.tflite"))
-        self._machine.run(f"rm -rf {world.STATE}/* && systemctl restart {UNIT}", seconds=WAIT_S)
+        self._machine.run(f"systemctl start {UNIT}", seconds=WAIT_S)
         with ExitStack() as stack:
             topic = str(self._trials.topics.to(Channel.PREDICTION))
             ear = stack.enter_context(self._trials.listening(topic))
