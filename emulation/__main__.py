@@ -15,6 +15,7 @@ the command can be interrupted at any time. `--anew` forgets what was found, not
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import re
@@ -131,6 +132,12 @@ class Bench:
         folder.mkdir()
         (folder / "dist").symlink_to(self.folder / "dist")
         return folder
+
+    def pull_until(self, asked: int, rate: float) -> None:
+        """Rows of pulls, until there are as many as asked for, with those of earlier runs."""
+        while (left := asked - sum(part["pulls"] for part in self.rows())) > 0:
+            row, count = len(self.rows()), min(ROW, left)
+            self.once(f"row {row}", functools.partial(self.pulls, row, count, rate))
 
     def pulls(self, row: int, count: int, rate: float) -> Part:
         """One row of plug pulls on a state of its own."""
@@ -272,9 +279,7 @@ def main() -> int:
     bench.once("day one", bench.day_one)
     life = bench.once("life", lambda: bench.life(given.readings), readings=given.readings)
     points = bench.once("points", lambda: bench.points(life, given.points), points=given.points)
-    while (left := given.pulls - sum(row["pulls"] for row in bench.rows())) > 0:
-        row, count = len(bench.rows()), min(ROW, left)
-        bench.once(f"row {row}", lambda: bench.pulls(row, count, given.rate))  # noqa: B023 - now
+    bench.pull_until(given.pulls, given.rate)
     bench.once("upkeep", bench.upkeep)
     for line in table(bench):
         print(f"{line.what:70} {line.figure}")
