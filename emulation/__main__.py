@@ -40,8 +40,15 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 STATE_MB = 40  # journal and snapshots need 9 MB
 OTHERS = ("numpy", "paho-mqtt", "msgpack", "pynacl", "cffi", "pycparser")
-RUNTIME = ("ai-edge-litert", "backports.strenum", "flatbuffers", "ml-dtypes", "protobuf", "tqdm")
-RUNTIME += ("typing-extensions",)
+RUNTIME = (
+    "ai-edge-litert",
+    "backports.strenum",
+    "flatbuffers",
+    "ml-dtypes",
+    "protobuf",
+    "tqdm",
+    "typing-extensions",
+)
 PYTHON = "3.13"  # trixie's
 LOGGED_RATE = 40.0  # readings a second
 ROW = 5  # pulls of one life of the state, before it is compared
