@@ -2,7 +2,8 @@
 
 Read in this order: `architectures` (their names), `debian` (folders and packages of another
 architecture), `programs` (one program at a time); then `image`, `machine`, `pages`, `trials`,
-`plug` and `crash_points` (a machine that boots, does what the pages say, and loses its power).
+`upkeep`, `plug` and `crash_points` (a machine that boots, does what the pages say, and loses its
+power).
 
 Right for correctness, meaningless for speed. Needs root, Debian's archive and nothing else.
 """

@@ -1,11 +1,12 @@
 """`make pi`: a Raspberry Pi in an emulator, from its first boot to a thousand power cuts.
 
-    python -m emulation [--arch arm64] [--pulls 5] [--points 1000] [--readings 1200] [--anew]
+    python -m emulation [--arch arm64] [--pulls 20] [--points 1000] [--readings 1200] [--anew]
 
 1. A Debian image is made, once (`image`).
 2. It boots, and the README's lines are carried out in it; the node is looked at (`trials`).
-3. The plug is pulled, so many times in this run (`plug`); the numbers of all runs add up.
-4. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
+3. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
+4. The plug is pulled, in rows of at most five, until there are so many pulls in all (`plug`).
+5. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
 
 Every part that has succeeded is kept in the cache with what it was made of, and is not done again:
 the command can be interrupted at any time. `--anew` forgets what was found, not the image.
@@ -14,13 +15,16 @@ the command can be interrupted at any time. `--anew` forgets what was found, not
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +34,25 @@ from emulation.debian import CACHE
 from emulation.image import Image, bootable, copy_of, disk_of
 from emulation.machine import Disk, Machine
 from emulation.trials import WAIT_S, Found, Trials, make_certificates
+from emulation.upkeep import Upkeep, model_file
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 STATE_MB = 40  # journal and snapshots need 9 MB
 OTHERS = ("numpy", "paho-mqtt", "msgpack", "pynacl", "cffi", "pycparser")
+RUNTIME = (
+    "ai-edge-litert",
+    "backports.strenum",
+    "flatbuffers",
+    "ml-dtypes",
+    "protobuf",
+    "tqdm",
+    "typing-extensions",
+)
 PYTHON = "3.13"  # trixie's
 LOGGED_RATE = 40.0  # readings a second
+ROW = 5  # pulls of one life of the state, before it is compared
+WRONG = ("lost", "twice", "other bits", "quarantined")
 Part = dict[str, Any]
 
 
@@ -50,16 +66,22 @@ class Bench:
         self._notes = self.folder / "found.json"
         kept = json.loads(self._notes.read_text()) if self._notes.exists() and not anew else {}
         # What was found of other packages says nothing of these.
-        is_ours = kept.get("of") == {"packages": packages()}
-        self.found: dict[str, Part] = kept if is_ours else {"of": {"packages": packages()}}
+        of = {"packages": digest(packages(architecture))}
+        self.found: dict[str, Part] = kept if kept.get("of") == of else {"of": of}
 
-    def once(self, name: str, do: Callable[[], Part]) -> Part:
-        """What a part has found: now, or when it was done."""
-        if name not in self.found:
+    def once(self, name: str, do: Callable[[], Part], **asked: int) -> Part:
+        """What a part has found: now, or when it was done with what is asked for."""
+        if name not in self.found or self.found[name]["asked"] != asked:
+            print(f"{name} …", flush=True)
             began = time.monotonic()
-            self.found[name] = do() | {"minutes": (time.monotonic() - began) / 60}
+            found = do() | {"asked": asked, "minutes": (time.monotonic() - began) / 60}
+            self.found[name] = found
             self._notes.write_text(json.dumps(self.found, indent=1, ensure_ascii=False))
         return self.found[name]
+
+    def rows(self) -> list[Part]:
+        """The rows of pulls so far."""
+        return [part for name, part in self.found.items() if name.startswith("row ")]
 
     def image(self) -> Image:
         """The machine as it comes from Debian."""
@@ -74,11 +96,14 @@ class Bench:
         """What was built here, and other people's wheels, on a disk to carry to the machine."""
         carried, disk = self.folder / "dist", self.folder / "dist.img"
         shutil.rmtree(carried, ignore_errors=True)
-        (carried / "others").mkdir(parents=True)
-        for file in [*DIST.glob("*.deb"), *DIST.glob("edge_opid-*.whl")]:
+        carried.mkdir()
+        for file in packages(self.architecture):
             shutil.copy(file, carried)
-        fetch_others(self.architecture, carried / "others")
+        (package,) = carried.glob("*.deb")
+        make_newer(package, carried / "newer")
+        shutil.copytree(fetched(self.architecture, self.folder / "others"), carried / "others")
         make_certificates(carried / "tls")
+        (carried / "model.tflite").write_bytes(model_file())
         disk_of(carried, disk, 256, "dist")
         return Disk(disk, read_only=True)
 
@@ -87,20 +112,25 @@ class Bench:
         copy_of(self.image().disk, self.root)
         state = self.folder / "state.img"
         disk_of(None, state, STATE_MB, "state")
-        machine = self.machine([self.dist(), Disk(state)])
-        with machine:
+        with self.machine([self.dist(), Disk(state)]) as machine:
             trials = Trials(machine, self.fresh("day-one"))
-            lines = []
-            for found in trials.run():
-                print(f"  {found.what:60} {found.figure}", flush=True)
-                lines.append([found.what, found.figure])
+            lines = told(trials.run())
             trials.configure(world.settings())  # for the days that follow
             machine.shut_down(WAIT_S)
         return {"lines": lines}
 
-    def machine(self, disks: list[Disk]) -> Machine:
+    def upkeep(self) -> Part:
+        """What an owner does later, on a copy of the machine: the days that follow need a node."""
+        root = copy_of(self.root, self.folder / "later.img")
+        state = self.folder / "later-state.img"
+        disk_of(None, state, STATE_MB, "state")
+        with self.machine([self.dist(), Disk(state)], root) as machine:
+            trials = Trials(machine, self.fresh("upkeep"))
+            return {"lines": told(Upkeep(trials, self.architecture, state).run())}
+
+    def machine(self, disks: list[Disk], root: Path | None = None) -> Machine:
         """The machine with these disks beside its own."""
-        return Machine(self.architecture, self.image(), self.folder, self.root, disks)
+        return Machine(self.architecture, self.image(), self.folder, root or self.root, disks)
 
     def fresh(self, name: str) -> Path:
         """An empty folder for what a part leaves on the host; `dist` is beside it."""
@@ -109,6 +139,12 @@ class Bench:
         folder.mkdir()
         (folder / "dist").symlink_to(self.folder / "dist")
         return folder
+
+    def pull_until(self, asked: int, rate: float) -> None:
+        """Rows of pulls, until there are as many as asked for, with those of earlier runs."""
+        while (left := asked - sum(part["pulls"] for part in self.rows())) > 0:
+            row, count = len(self.rows()), min(ROW, left)
+            self.once(f"row {row}", functools.partial(self.pulls, row, count, rate))
 
     def pulls(self, row: int, count: int, rate: float) -> Part:
         """One row of plug pulls on a state of its own."""
@@ -152,29 +188,62 @@ class Bench:
         return dict(crash_points.survive(first, log, noted, life["boot"], points))
 
 
-def packages() -> str:
-    """A digest of what is installed in the machine."""
+def told(found: Iterable[Found]) -> list[list[str]]:
+    """Lines of the table, printed as they come."""
+    lines = []
+    for each in found:
+        print(f"  {each.what:60} {each.figure}", flush=True)
+        lines.append([each.what, each.figure])
+    return lines
+
+
+def packages(architecture: Architecture) -> list[Path]:
+    """What of ours is installed in the machine: its package and its wheel."""
+    debs = [*DIST.glob(f"opid-node_*_{architecture.debian}.deb")]
+    return [*debs, *DIST.glob(f"edge_opid-*-manylinux_2_17_{architecture.wheel}.whl")]
+
+
+def digest(files: Iterable[Path]) -> str:
+    """Of their names and what is in them."""
     found = hashlib.sha256()
-    for file in sorted([*DIST.glob("*.deb"), *DIST.glob("edge_opid-*.whl")]):
+    for file in files:
         found.update(file.name.encode() + file.read_bytes())
     return found.hexdigest()
 
 
-def fetch_others(architecture: Architecture, folder: Path) -> None:
+def make_newer(package: Path, folder: Path) -> None:
+    """The same package as a newer version, which is what an upgrade needs."""
+    folder.mkdir()
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run(["dpkg-deb", "--raw-extract", str(package), name], check=True)
+        control = Path(name, "DEBIAN/control")
+        control.write_text(re.sub(r"(?m)^(Version: .*)$", r"\1+newer", control.read_text()))
+        build = ["dpkg-deb", "--root-owner-group", "--build", name, str(folder / package.name)]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+
+
+def fetched(architecture: Architecture, folder: Path) -> Path:
     """Other people's wheels for the machine, as pip would fetch them there; not all exist."""
-    for name in OTHERS:
+    noted = folder / "asked-for"
+    asked = noted.read_text().split() if noted.exists() else []
+    names = [*OTHERS, *RUNTIME]
+    for name in (each for each in names if each not in asked):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--disable-pip-version-check", "--only-binary=:all:", "--dest", str(folder)]
         command += ["--python-version", PYTHON, "--platform", architecture.platform]
-        command += ["--platform", architecture.platform.replace("2014", "_2_28")]
+        for glibc in ("_2_27", "_2_28"):
+            command += ["--platform", architecture.platform.replace("2014", glibc)]
         if subprocess.run([*command, name], capture_output=True, check=False).returncode:
             print(f"  no wheel of {name} for {architecture.debian}: Debian has to have it")
+    noted.write_text(" ".join(names))
+    return folder
 
 
-def table(architecture: Architecture, found: dict[str, Part]) -> list[Found]:
+def table(bench: Bench) -> list[Found]:
     """Everything found, a line each."""
-    lines = [Found(*line) for line in found.get("day one", {}).get("lines", [])]
-    rows = [part for name, part in found.items() if name.startswith("row ")]
+    found, rows = bench.found, bench.rows()
+    days = [found.get(name, {}).get("lines", []) for name in ("day one", "upkeep")]
+    lines = [Found(*line) for day in days for line in day]
     if rows:
         sums = {key: sum(row[key] for row in rows) for key in ("pulls", "readings", "sent again")}
         firsts = sorted(each for row in rows for each in row["to first acknowledgement"])
@@ -186,14 +255,16 @@ def table(architecture: Architecture, found: dict[str, Part]) -> list[Found]:
         lines.append(Found("power on to first acknowledgement", f"median {middle:.0f} s"))
     if "points" in found:
         part = found["points"]
-        bad = {name: part.get(name, 0) for name in ("lost", "twice", "other bits", "quarantined")}
+        bad = {name: part.get(name, 0) for name in WRONG}
         figure = ", ".join(f"{count} {name}" for name, count in bad.items())
         what = (
             f"{part['points']} crash points of {part['requests']} writes, {part['flushes']} flushes"
         )
         lines.append(Found(what, figure))
     minutes = sum(part["minutes"] for part in found.values() if "minutes" in part)
-    lines.append(Found(f"all of this on {architecture.debian}", f"{minutes:.0f} min"))
+    of_image = bench.image().minutes
+    figure = f"{minutes:.0f} min, and {of_image:.0f} min once for the image"
+    lines.append(Found(f"all of this on {bench.architecture.debian}", figure))
     return lines
 
 
@@ -201,7 +272,7 @@ def main() -> int:
     """Do what is left to do, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", choices=ARCHITECTURES, default="arm64")
-    parser.add_argument("--pulls", type=int, default=20, help="in all, in rows of at most five")
+    parser.add_argument("--pulls", type=int, default=20, help="in all")
     parser.add_argument("--points", type=int, default=1_000)
     parser.add_argument("--readings", type=int, default=1_200, help="of the life that is logged")
     parser.add_argument("--rate", type=float, default=10.0, help="readings a second, while pulled")
@@ -213,14 +284,13 @@ def main() -> int:
     bench = Bench(ARCHITECTURES[given.arch], given.anew)
     bench.image()
     bench.once("day one", bench.day_one)
-    life = bench.once("life", lambda: bench.life(given.readings))
-    points = bench.once("points", lambda: bench.points(life, given.points))
-    for row, begin in enumerate(range(0, given.pulls, 5)):
-        count = min(5, given.pulls - begin)
-        bench.once(f"row {row}", lambda: bench.pulls(row, count, given.rate))  # noqa: B023 - now
-    for line in table(bench.architecture, bench.found):
+    life = bench.once("life", lambda: bench.life(given.readings), readings=given.readings)
+    points = bench.once("points", lambda: bench.points(life, given.points), points=given.points)
+    bench.pull_until(given.pulls, given.rate)
+    bench.once("upkeep", bench.upkeep)
+    for line in table(bench):
         print(f"{line.what:70} {line.figure}")
-    return int(any(points.get(name) for name in ("lost", "twice", "other bits", "quarantined")))
+    return int(any(points.get(name) for name in WRONG))
 
 
 if __name__ == "__main__":

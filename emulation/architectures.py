@@ -15,6 +15,7 @@ class Architecture:
 
     debian: str
     triplet: str  # GNU's name, and Debian's folder of libraries
+    wheel: str  # Python's name
     platform: str  # the newest tag of wheels that its glibc may have, as pip writes it
     user_emulator: str  # runs one program
     machine: tuple[str, ...]  # the emulator of a whole machine, and what it is like
@@ -25,6 +26,7 @@ TCG = ("-accel", "tcg,thread=multi")
 ARM64 = Architecture(
     debian="arm64",
     triplet="aarch64-linux-gnu",
+    wheel="aarch64",
     platform="manylinux2014_aarch64",
     user_emulator="qemu-aarch64-static",
     machine=("qemu-system-aarch64", *TCG, "-machine", "virt,gic-version=3", "-cpu", "cortex-a72"),
@@ -33,6 +35,7 @@ ARM64 = Architecture(
 ARMHF = Architecture(
     debian="armhf",
     triplet="arm-linux-gnueabihf",
+    wheel="armv7l",
     platform="manylinux2014_armv7l",
     user_emulator="qemu-arm-static",
     # highmem=off: devices below 4 GB, where a kernel without LPAE finds them.

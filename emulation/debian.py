@@ -16,6 +16,7 @@ HANDLERS = Path("/proc/sys/fs/binfmt_misc")
 ARCHIVE = "http://deb.debian.org/debian"
 TOOLS = {
     "mmdebstrap": "mmdebstrap",
+    "arch-test": "arch-test",  # without it mmdebstrap sets no foreign package up
     "qemu-aarch64-static": "qemu-user-static",
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-aarch64": "qemu-system-arm",

@@ -1,14 +1,17 @@
 """A Debian that boots: its disk, kernel and initrd, made once and kept.
 
-What a Raspberry Pi of its owner's has is in `guest/furnish`, which mmdebstrap runs.
+What a Raspberry Pi of its owner's has is in `guest/furnish`, which mmdebstrap runs; `guest/lend` makes
+it quicker.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from emulation.debian import CACHE, let_kernel_run, need, source_line
 GUEST = Path(__file__).parent / "guest"
 RELEASE = "trixie"  # Debian 13, and the Raspberry Pi OS that is made of it
 DISK_GB = 3
+DISK, KERNEL, INITRD = "disk.img", "vmlinuz", "initrd.img"  # the latter two as Debian calls them
 SYSTEM = "systemd-sysv udev dbus sudo python3 kmod iproute2 initramfs-tools e2fsprogs"
 ARCHIVED = (
     "mosquitto mosquitto-clients python3-venv python3-pip "
@@ -33,49 +37,53 @@ class Image:
     disk: Path
     kernel: Path
     initrd: Path
+    minutes: float  # it took to make
 
 
 def bootable(architecture: Architecture) -> Image:
     """The image of one architecture; made if it is not there or was made of something else."""
     folder = (CACHE / "images" / f"{RELEASE}-{architecture.debian}").absolute()
-    image = Image(folder / "disk.img", folder / "vmlinuz", folder / "initrd.img")
-    made_of = folder / "made-of"
-    if not (made_of.exists() and made_of.read_text() == ingredients(architecture)):
-        _make(architecture, folder, image)
-        made_of.write_text(ingredients(architecture))
-    return image
+    notes, of = folder / "made.json", ingredients(architecture)
+    made = json.loads(notes.read_text()) if notes.exists() else {}
+    if made.get("of") != of:
+        began = time.monotonic()
+        _make(architecture, folder)
+        made = {"of": of, "minutes": (time.monotonic() - began) / 60}
+        notes.write_text(json.dumps(made))
+    return Image(folder / DISK, folder / KERNEL, folder / INITRD, made["minutes"])
 
 
 def ingredients(architecture: Architecture) -> str:
     """A digest of everything that decides what an image is."""
-    found = hashlib.sha256(f"{architecture} {RELEASE} {DISK_GB} {SYSTEM} {ARCHIVED}".encode())
+    what = (architecture.debian, architecture.kernel, RELEASE, DISK_GB, SYSTEM, ARCHIVED)
+    found = hashlib.sha256(str(what).encode())
     for file in sorted(GUEST.iterdir()):
         found.update(file.read_bytes())
     return found.hexdigest()
 
 
-def _make(architecture: Architecture, folder: Path, image: Image) -> None:
-    need("mmdebstrap", "qemu-aarch64-static", architecture.machine[0], "dpkg-scanpackages")
+def _make(architecture: Architecture, folder: Path) -> None:
+    need("mmdebstrap", "arch-test", "dpkg-scanpackages", "mkfs.ext4")
+    need("qemu-aarch64-static", architecture.machine[0])
     let_kernel_run(architecture)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     root = folder / "root"
     include = ",".join([*SYSTEM.split(), architecture.kernel])
-    hook = f'--customize-hook={GUEST / "furnish"} "$1"'
-    options = ["--quiet", "--variant=minbase", f"--arch={architecture.debian}", hook]
+    hooks = [
+        f'--extract-hook={GUEST / "lend"} "$1" out',
+        f'--customize-hook={GUEST / "lend"} "$1" back',
+        f'--customize-hook={GUEST / "furnish"} "$1"',
+    ]
+    options = ["--quiet", "--variant=minbase", f"--arch={architecture.debian}", *hooks]
     command = ["mmdebstrap", *options, f"--include={include}", RELEASE, str(root)]
     environment = {**os.environ, "ARCHIVED": ARCHIVED}
     subprocess.run([*command, source_line(RELEASE)], env=environment, check=True)
-    from_root(root, image)
-    shutil.rmtree(root)
-
-
-def from_root(root: Path, image: Image) -> None:
-    """The disk, kernel and initrd of a machine that is still a folder."""
-    for name, to in (("vmlinuz", image.kernel), ("initrd.img", image.initrd)):
+    for name in (KERNEL, INITRD):
         (found,) = (root / "boot").glob(f"{name}-*")
-        shutil.copy(found, to)
-    disk_of(root, image.disk, DISK_GB * 1024, "root")
+        shutil.copy(found, folder / name)
+    disk_of(root, folder / DISK, DISK_GB * 1024, "root")
+    shutil.rmtree(root)
 
 
 def disk_of(folder: Path | None, disk: Path, megabytes: int, label: str) -> None:

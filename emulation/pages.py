@@ -8,6 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RASPBERRY_PI = ROOT / "docs/raspberry-pi.md"
+NODE = ROOT / "docs/node.md"
+UPGRADE = ROOT / "docs/upgrade.md"
+TFLITE = ROOT / "docs/tflite.md"
 PROMPT = re.compile(r"(?m)^pi@north:~ \$ (.+)$")
 
 

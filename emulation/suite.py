@@ -32,7 +32,6 @@ PACKAGES = (
     "python3-pytest-timeout",
     "python3-hypothesis",
 )
-WHEELS = {"arm64": "aarch64", "armhf": "armv7l"}
 SUBJECTS = ("kernel", "layout", "learner", "node", "store", "wire")
 BROKER = "starts processes and a broker, and waits for them: see make pi"
 GATEWAY = "needs the gateway's libraries (scikit-learn, SQLAlchemy)"
@@ -70,10 +69,12 @@ def chosen() -> list[str]:
 
 def tree_for(architecture: Architecture) -> Path:
     """A copy of the tree whose library is that architecture's, not this machine's."""
-    tag = WHEELS[architecture.debian]
+    tag = architecture.wheel
     wheels = sorted((ROOT / "dist").glob(f"edge_opid-*-manylinux*_{tag}.whl"))
     if not wheels:
-        raise SystemExit(f"emulation.suite: no wheel for {tag} in dist/: make wheels")
+        raise SystemExit(
+            f"emulation.suite: no wheel for {architecture.wheel} in dist/: make wheels"
+        )
     tree = (CACHE / "suite" / architecture.debian).absolute()
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)

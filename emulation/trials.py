@@ -4,7 +4,9 @@
 2. The service is up, says so to systemd, and answers a first reading with a prediction.
 3. With TLS and a signed order it stays within its 64 MB.
 4. It comes back when it is killed, when it hangs (the watchdog), and when its disk was full.
-5. The package is upgraded, removed and purged, and the other documented way of installing works.
+5. Its log, its `status` and its `selftest` say what the pages promise.
+
+What an owner does with it later is in `upkeep`.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Trials:
 
     def __init__(self, machine: Machine, folder: Path) -> None:
         self.machine, self.folder = machine, folder
-        self._topics = NodeTopics(world.SITE, world.NODE)
+        self.topics = NodeTopics(world.SITE, world.NODE)
 
     def run(self) -> Iterator[Found]:
         """Every trial, in order: the later ones need what the earlier ones have left."""
@@ -85,11 +87,12 @@ class Trials:
         yield self.comes_back("hung (SIGSTOP), watchdog", "STOP")
         yield self.full_disk()
         yield self.last_words()
+        yield from self.documented(RASPBERRY_PI, "Is it the same on yours?")
 
     def fetch_packages(self) -> None:
         """What was built on the host is copied to the home of pi, as its owner would."""
         self.machine.run("mkdir -p /mnt/dist && mount -o ro LABEL=dist /mnt/dist")
-        self.machine.run("cp /mnt/dist/*.deb /mnt/dist/edge_opid-* /home/pi/; chown pi: /home/pi/*")
+        self.machine.run("cp /mnt/dist/*.deb /mnt/dist/*.whl /home/pi/ && chown pi: /home/pi/*")
         pip = "[global]\nno-index = true\nfind-links = /mnt/dist/others\n"
         self.write("/etc/pip.conf", pip)
 
@@ -180,10 +183,10 @@ class Trials:
         """TLS, a signed order with weights, readings; what it took at most is the kernel's word."""
         self.configure(world.settings(tls=True, keys=(KEY.verify_key.encode().hex(),)))
         with ExitStack() as stack:
-            status = str(self._topics.to(Channel.STATUS))
+            status = str(self.topics.to(Channel.STATUS))
             ear = stack.enter_context(self.listening(status, tls=True))
             source = stack.enter_context(self.source("tls"))
-            ear.link.publish(str(self._topics.to(Channel.DESIRED)), order(), retain=True)
+            ear.link.publish(str(self.topics.to(Channel.DESIRED)), order(), retain=True)
 
             def obeyed() -> bool:
                 said = ear.last(Channel.STATUS, Status)
@@ -193,6 +196,8 @@ class Trials:
             for n, (values, label) in enumerate(world.readings(READINGS_WITH_TLS), 1):
                 source.send(values, label, time_ms=n)
             wait_until(source.drained, "all is acknowledged", WAIT_S)
+            # Mosquitto keeps what it retains: the days that follow are without an order.
+            ear.link.publish(str(self.topics.to(Channel.DESIRED)), b"", retain=True)
         limit = int(self.machine.run(f"cat {MEMORY}.max").out)
         if limit != 64 << 20:
             raise MachineError(f"MemoryMax is {limit}, not 64 MB")
@@ -242,7 +247,7 @@ class Trials:
         self.machine.run(filling, check=False)
         left = self.machine.run(f"df --output=avail {world.STATE} | tail -1").out.strip()
         with ExitStack() as stack:
-            ear = stack.enter_context(self.listening(str(self._topics.to(Channel.PREDICTION))))
+            ear = stack.enter_context(self.listening(str(self.topics.to(Channel.PREDICTION))))
             source = stack.enter_context(self.source("full"))
             for values, label in world.readings(400):
                 source.send(values, label)

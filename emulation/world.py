@@ -18,7 +18,13 @@ QUICK = {"commit_s": 0.2, "commit_records": 8, "rate_per_second": 1e6, "rate_bur
 STATE = "/var/lib/opid-node"
 
 
-def settings(*, tls: bool = False, keys: tuple[str, ...] = (), folder: str = STATE) -> str:
+def settings(
+    *,
+    tls: bool = False,
+    keys: tuple[str, ...] = (),
+    folder: str = STATE,
+    tflite: str | None = None,
+) -> str:
     """`node.toml` of the machine."""
     node = toml_table("node", QUICK, site=SITE, node=NODE, classes=list(CLASSES), vanishing=["c"])
     sensors = "".join(
@@ -28,6 +34,7 @@ def settings(*, tls: bool = False, keys: tuple[str, ...] = (), folder: str = STA
     broker = {"host": "localhost"} | ({"tls_ca": "/etc/opid-node/ca.pem"} if tls else {})
     rest = toml_table("broker", broker)
     rest += toml_table("state", folder=folder, status_file="/run/opid-node/status.json")
+    rest += toml_table("serve", tflite=tflite)
     return node + rest + toml_table("gateway", keys=list(keys)) + sensors
 
 

@@ -7,8 +7,10 @@ import struct
 
 import pytest
 
+from emulation import __main__ as make_pi
+from emulation.architectures import ARM64
 from emulation.crash_points import must_have
-from emulation.pages import RASPBERRY_PI, README, commands
+from emulation.pages import NODE, RASPBERRY_PI, README, TFLITE, UPGRADE, commands
 from emulation.write_log import BLOCK, FLUSH, FUA, MAGIC, CrashedDisk, LogError, Request, requests
 
 SECTOR = 512
@@ -95,8 +97,69 @@ def test_the_pages_have_lines_for_a_raspberry_pi():
         commands(page, "Nowhere")
 
 
+@pytest.mark.parametrize(
+    ("page", "heading", "word"),
+    [
+        (RASPBERRY_PI, "Is it the same on yours?", "selftest"),
+        (NODE, "Devices that are there already", "discover"),
+        (UPGRADE, "Upgrade", "pip install --upgrade"),
+        (UPGRADE, "Uninstall", "userdel"),
+        (TFLITE, "Serve one", "model.tflite"),
+    ],
+)
+def test_the_sections_that_make_pi_carries_out_later_are_there(page, heading, word):
+    """A heading is rewritten, and `make pi` finds out after an hour."""
+    assert any(word in line for line in commands(page.read_text("utf-8"), heading))
+
+
 def test_what_the_readme_tells_an_owner_of_a_pi_is_what_make_pi_carries_out():
     """The README is edited, and its lines are no longer those that somebody has tried."""
     tried = {each.split("#")[0].strip() for each in commands(RASPBERRY_PI.read_text("utf-8"))}
     shown = [each.split("#")[0].strip() for each in commands(README.read_text("utf-8"))]
     assert [each for each in shown if each not in tried] == []
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """Builds the bench of one run after another, with a cache and packages of its own."""
+    monkeypatch.setattr(make_pi, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(make_pi, "DIST", tmp_path / "dist")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist/opid-node_1_arm64.deb").write_bytes(b"package")
+    return lambda: make_pi.Bench(ARM64, anew=False)
+
+
+def test_a_part_that_succeeded_is_not_done_again_unless_something_else_is_asked(bench, tmp_path):
+    """The command was interrupted; or fifty points were found, and a thousand are asked for."""
+    done = []
+
+    def look(points):
+        done.append(points)
+        return {"points": points}
+
+    for points in (50, 50, 1000):
+        found = bench().once("points", lambda: look(points), points=points)  # noqa: B023 - now
+        assert found["points"] == points
+    assert done == [50, 1000]
+    (tmp_path / "dist/opid-node_1_arm64.deb").write_bytes(b"another package")
+    assert "points" not in bench().found
+
+
+def test_a_part_that_failed_is_not_kept(bench):
+    with pytest.raises(RuntimeError):
+        bench().once("day one", lambda: (_ for _ in ()).throw(RuntimeError))
+    assert "day one" not in bench().found
+
+
+def test_pulls_of_earlier_runs_count(bench, monkeypatch):
+    """Two pulls, and then twenty are asked for: eighteen more, each row with another seed."""
+    rows = []
+
+    def pulls(_, row, count, _rate):
+        rows.append((row, count))
+        return {"pulls": count}
+
+    monkeypatch.setattr(make_pi.Bench, "pulls", pulls)
+    for asked in (2, 20, 20):
+        bench().pull_until(asked, rate=10.0)
+    assert rows == [(0, 2), (1, 5), (2, 5), (3, 5), (4, 3)]
