@@ -8,7 +8,10 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import tempfile
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -35,8 +38,10 @@ def kept(step: str) -> str:
 
 
 @pytest.fixture
-def world(tmp_path) -> World:
-    return World(tmp_path)
+def world() -> Iterator[World]:
+    """In a folder with a short name: the path of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="pages-") as folder:
+        yield World(Path(folder))
 
 
 @pytest.mark.timeout(600)  # it takes seconds, on a machine that is not busy

@@ -22,21 +22,29 @@ SENSORS = ("co2-{}", "soil-{}", "temp-{}", "lux-{}", "lux-9", "o2-1", "o2-2")
 EVERY_S = 0.05
 READINGS = 4_000  # more than any page needs
 
-root, port = Path(os.environ["ROOT"]), int(os.environ["PORT"])
-chance = random.Random(1)
-with ExitStack() as stack:
-    sources = {
-        node: stack.enter_context(
-            connect(
-                "greenhouse", node, "box", root / f"spool-{node}", port=port, leave_s=0,
-                credentials=root / f"etc/opid-gateway/nodes/greenhouse-{node}/sensors.credentials",
+
+def main(nodes: list[str]) -> None:
+    """Send until there are enough, or somebody ends us."""
+    root, port = Path(os.environ["ROOT"]), int(os.environ["PORT"])
+    chance = random.Random(1)
+    accounts = root / "etc/opid-gateway/nodes"
+    with ExitStack() as stack:
+        sources = {
+            node: stack.enter_context(
+                connect(
+                    "greenhouse", node, "box", root / f"spool-{node}", port=port, leave_s=0,
+                    credentials=accounts / f"greenhouse-{node}/sensors.credentials",
+                )
             )
-        )
-        for node in sys.argv[1:]
-    }  # fmt: skip
-    for _ in range(READINGS):
-        for node, source in sources.items():
-            truth = chance.randrange(3)
-            values = {each.format(node): truth - 1 + chance.gauss(0, 0.7) for each in SENSORS}
-            source.send(values, CLASSES[truth])
-        time.sleep(EVERY_S)
+            for node in nodes
+        }  # fmt: skip
+        for _ in range(READINGS):
+            for node, source in sources.items():
+                truth = chance.randrange(3)
+                values = {each.format(node): truth - 1 + chance.gauss(0, 0.7) for each in SENSORS}
+                source.send(values, CLASSES[truth])
+            time.sleep(EVERY_S)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

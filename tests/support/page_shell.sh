@@ -31,7 +31,7 @@ declare -A unit=(
 )
 declare -A pid
 service_start() {
-    mkdir -p "$ROOT/run/$1"            # as RuntimeDirectory= does
+    mkdir -p "$ROOT/run/$1" "$ROOT/var/cache/$1"   # as RuntimeDirectory= and CacheDirectory= do
     ${unit[$1]} > "$ROOT/$1.out" 2>> "$ROOT/$1.log" &
     pid[$1]=$!
     case $1 in

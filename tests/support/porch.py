@@ -21,12 +21,18 @@ def times_ms() -> list[int]:
     return [*filter(None, hours), *(now_ms + n for n in range(READINGS - len(hours)))]
 
 
-client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-client.connect("127.0.0.1", int(os.environ["PORT"]))
-client.loop_start()
-for seq, time_ms in enumerate(times_ms(), start=1):
-    said = Reading(boot=int(sys.argv[1]), seq=seq, time_ms=time_ms, values={"air-1": 40.0 + seq})
-    sent = client.publish("opid/1/home/north/reading/porch", encode(said), qos=1)
-    sent.wait_for_publish(30)
-client.disconnect()
-client.loop_stop()
+def main(boot: int) -> None:
+    """Send them all, and return when the broker has them."""
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", int(os.environ["PORT"]))
+    client.loop_start()
+    for seq, time_ms in enumerate(times_ms(), start=1):
+        said = Reading(boot=boot, seq=seq, time_ms=time_ms, values={"air-1": 40.0 + seq})
+        sent = client.publish("opid/1/home/north/reading/porch", encode(said), qos=1)
+        sent.wait_for_publish(30)
+    client.disconnect()
+    client.loop_stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
