@@ -1,7 +1,7 @@
 """A Debian that boots: its disk, kernel and initrd, made once and kept.
 
-What a Raspberry Pi of its owner's has is in `guest/furnish`, which mmdebstrap runs; `guest/lend`
-makes it quicker.
+What a Raspberry Pi of its owner's has is in `guest/furnish`, which mmdebstrap runs.
+`guest/lend` makes that quicker.
 """
 
 from __future__ import annotations
