@@ -2,8 +2,8 @@
 
 A label is a command whose payload is a message of the `label` topic, left by the pages or by the
 command line. It stays open until the broker has confirmed it, so a gateway that dies before that
-publishes it again; a node learns an instance once, and refuses a second label for it. So every
-label arrives, and is learned once.
+publishes it again; a node learns an instance once, and refuses a second label for it. So a label is
+learned once, and lost only by a broker that crashes after it has confirmed and before it has saved.
 
 Which label the broker has confirmed follows from counting: a link hands on what it took in order,
 and counts what was confirmed or refused.
