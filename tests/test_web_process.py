@@ -45,8 +45,16 @@ def pages_of(gateway):
     every = [gateway.process.pid]
     for pid in every:
         every += children(pid)
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in every}
+    lines = {pid: command_of(pid) for pid in every}
     return [pid for pid, line in lines.items() if b"--until-eof" in line and b"web" in line]
+
+
+def command_of(pid):
+    """The words that started a process; none if it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 @pytest.fixture
