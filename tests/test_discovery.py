@@ -123,7 +123,7 @@ def test_units_examples_and_rhythm_stand_beside_the_proposals():
     assert 'id = "wash-machine-power"  # 412 W' in text
     assert 'id = "esp-kitchen-kitchen-co2"  # 742 ppm' in text
     assert "# zigbee2mqtt: Living Room (heard 3 times, about every 10 s)" in text
-    assert "# Home Assistant discovery: esp-kitchen (retained, not heard anew)" in text
+    assert "# Home Assistant discovery: esp-kitchen (retained, not heard live)" in text
     assert "# Home Assistant discovery: Boiler (heard 3 times, about every 10 s)" in text
 
 

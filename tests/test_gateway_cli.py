@@ -648,7 +648,7 @@ def test_init_keeps_secrets_from_others_and_overwrites_nothing(tmp_path, capsys)
     assert init(fleet, "--node", "n1", "--broker-port", "1884") == 0
     told = capsys.readouterr().out
     assert f"wrote {fleet}/keys/gateway.key" in told
-    assert "what is left to do:" in told
+    assert "what remains to be done:" in told
     for secret in ("keys/gateway.key", "keys/gateway.credentials", "mosquitto/passwords"):
         assert (fleet / secret).stat().st_mode & 0o777 == 0o600
     before = files(fleet)

@@ -87,7 +87,7 @@ def test_a_second_init_changes_nothing(tmp_path, capsys):
     before = listed(tmp_path)
     capsys.readouterr()
     assert init(tmp_path, "--class", "wet", "--class", "dry", "--site", "elsewhere") == 0
-    assert capsys.readouterr().out.startswith("nothing is missing, nothing done\n")
+    assert capsys.readouterr().out.startswith("nothing is missing; nothing was done\n")
     assert listed(tmp_path) == before
 
 

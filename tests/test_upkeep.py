@@ -441,7 +441,7 @@ def test_an_archive_that_reaches_elsewhere_is_refused(tmp_path, capsys, name):
             member.size = 4
         made.addfile(member, io.BytesIO(b"evil"))
     assert opid_node(["restore", str(archive), str(file)]) == 1
-    assert "is no backup of a node" in capsys.readouterr().err
+    assert "is not a backup of a node" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evil.tar.gz", "n1.toml"]
 
 

@@ -75,8 +75,8 @@ def _broker(given: Namespace, config: ServiceConfig | None) -> MqttOptions:
         options = replace(options, credentials=given.credentials)
     elif options.credentials is not None and _is_running(config.status_file):
         raise ConfigError(
-            f"the node of {given.file} is running, and a broker that lets a name in once would "
-            "push it out: stop it, or give --credentials of another account"
+            f"the node of {given.file} is running, and the broker might disconnect it: stop it, "
+            "or give --credentials of another account"
         )
     return _listening(options)
 

@@ -17,7 +17,7 @@ def renew(given: Namespace, screen: Terminal) -> int:
         [
             f"wrote {file}",
             "",
-            "what is left to do:",
+            "what remains to be done:",
             f"- put {file.name} where {given.name} reads it",
             RELOAD,
             f"- restart {given.name}",
@@ -30,5 +30,5 @@ def remove(given: Namespace, screen: Terminal) -> int:
     """No password for one name and its sensors: nobody can log in by them any more."""
     gone = remove_account(given.folder, given.name)
     screen.lines([*(f"{name} cannot log in any more" for name in gone)])
-    screen.lines(["", "what is left to do:", RELOAD])
+    screen.lines(["", "what remains to be done:", RELOAD])
     return 0

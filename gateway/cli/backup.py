@@ -44,7 +44,7 @@ def backup(given: Namespace, screen: Terminal) -> int:
     if not source.is_file():
         raise OperatorError(f"there is no {source} to copy: no gateway has run with it yet")
     if os.path.lexists(given.file):
-        raise OperatorError(f"{given.file} is there already, and nothing is overwritten")
+        raise OperatorError(f"{given.file} already exists, and nothing is overwritten")
     with _unfinished(given.file) as copy:
         _copy(source, copy)
         copy.replace(given.file)

@@ -1,4 +1,4 @@
-"""`init`: the folder of a new fleet, or more nodes in one; then what is left to do."""
+"""`init`: the folder of a new fleet, or more nodes in one; then what remains to be done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START = "sudo systemctl daemon-reload && sudo systemctl enable --now opid-gatewa
 
 
 def init(given: Namespace, screen: Terminal) -> int:
-    """Make the folder of a new fleet, or add nodes to one; then say what is left to do."""
+    """Make the folder of a new fleet, or add nodes to one; then say what remains to be done."""
     plan = _plan(given)
     if given.add_nodes:
         written = add_nodes(given.folder, plan, os.environ)
@@ -41,7 +41,7 @@ def init(given: Namespace, screen: Terminal) -> int:
         unit = given.folder.absolute() / UNIT
         left.append(f"start it: sudo cp {unit} /etc/systemd/system/ && {START}")
     if left:
-        screen.lines(["", "what is left to do:"])
+        screen.lines(["", "what remains to be done:"])
         screen.lines(f"- {step}" for step in left)
     return 0
 

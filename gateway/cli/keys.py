@@ -43,7 +43,7 @@ def new(given: Namespace, screen: Terminal) -> int:
         [
             f"wrote {following}",
             "",
-            "what is left to do:",
+            "what remains to be done:",
             f"- in every node.toml, under [gateway]: {both}; restart each node",
             f"- then: opid-gateway key use {given.config}, and restart the gateway",
         ]
@@ -67,7 +67,7 @@ def use(given: Namespace, screen: Terminal) -> int:
         [
             f"{path} is the new key, {old} the former one",
             "",
-            "what is left to do:",
+            "what remains to be done:",
             "- restart the gateway: it signs every order anew",
             "- when `node list` shows every order reported, delete the former key and take it out "
             "of every node.toml",

@@ -55,7 +55,7 @@ def check_introduction(key: NodeKey, group: Group, message: Introduction) -> Non
         )
     for sensor in message.sensors:
         if BIAS in (sensor.id, sensor.role):
-            sentence = f"{'/'.join(key)} calls a sensor {BIAS!r}: that column is the node's"
+            sentence = f"{'/'.join(key)} calls a sensor {BIAS!r}: the node uses that column itself"
             raise EventError("role", sentence)
     if message.gate > LIMIT:
         sentence = f"the gate of {'/'.join(key)} must be <= {LIMIT:g}, got {message.gate:g}"

@@ -242,7 +242,7 @@ def _announced_record(
 def _find_replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord | None:
     """The sensor whose column this one takes over; a role may not be taken otherwise."""
     if BIAS in (event.role, event.sensor):
-        raise EventError("role", f"no sensor may be {BIAS!r}: that column is the node's")
+        raise EventError("role", f"no sensor may be {BIAS!r}: the node uses that column itself")
     if event.replaces is None:
         taken = [each for each in not_retired(fleet, key) if each.role == event.role]
         if taken:

@@ -17,7 +17,7 @@ SERVICE, BROKER = "opid-gateway", "mosquitto"
 
 
 def give_to_services(folder: Path, service: str = SERVICE, broker: str = BROKER) -> list[str]:
-    """Give each secret of root's to whoever must read it; what is left to do, a line each."""
+    """Give each secret of root's to whoever must read it; what remains to be done, a line each."""
     left: list[str] = []
     if os.geteuid() != 0:
         return left  # who sets up a fleet as themselves runs it as themselves
