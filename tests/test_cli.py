@@ -225,7 +225,7 @@ def test_status_without_a_node_is_one_sentence(tmp_path):
     done = opid_node("status", write_config(tmp_path))
     assert done.returncode == 1
     file = tmp_path / "status.json"
-    told = f"opid-node: there is no status: no {file}; start the node\n"
+    told = f"opid-node: there is no status: {file} does not exist; start the node\n"
     assert done.stderr == told
 
 

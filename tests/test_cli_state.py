@@ -202,7 +202,7 @@ def test_a_class_is_renamed_on_a_stopped_node_and_keeps_all_it_has_learned(lived
         f"class 'wet' is 'damp' now; change {lived / 'node.toml'}: classes = [\"dry\", \"damp\"]\n"
     )
     code, out, _ = run(capsys, "check", write(lived, classes=("dry", "damp")))
-    assert (code, "a start changes nothing; 60 readings are kept" in out) == (0, True)
+    assert (code, "a restart changes nothing; 60 readings are kept" in out) == (0, True)
     code, _, err = run(capsys, "check", write(lived))
     assert (code, "lacks 'damp'" in err) == (2, True)
 

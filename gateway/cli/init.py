@@ -32,7 +32,9 @@ def init(given: Namespace, screen: Terminal) -> int:
         written = initialise(given.folder, plan, given.beside)
     if _is_service(given.folder):
         written += _unit(given.folder.absolute(), given.user)
-    screen.lines([f"wrote {path}" for path in written] or ["nothing is missing, nothing written"])
+    screen.lines(
+        [f"wrote {path}" for path in written] or ["nothing is missing; nothing was written"]
+    )
     left = give_to_services(given.folder, given.user)
     if written:
         site = plan.site if plan.site_broker else None

@@ -68,10 +68,10 @@ def use(given: Namespace, screen: Terminal) -> int:
             f"{path} is the new key, {old} the former one",
             "",
             "what remains to be done:",
-            "- restart the gateway: it signs every order anew",
-            "- when `node list` shows every order reported, delete the former key and take it out "
-            "of every node.toml",
-            f"- keep a copy of {path} where nobody else gets at it",
+            "- restart the gateway: it signs every order again",
+            "- when `node list` shows every order reported, delete the former key and remove it "
+            "from every node.toml",
+            f"- keep a copy of {path} where nobody else can read it",
         ]
     )
     return 0

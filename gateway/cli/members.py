@@ -64,5 +64,5 @@ def heartbeat_words(facts: Facts) -> str:
 
 
 def _row(facts: Facts) -> tuple[str, ...]:
-    sites = names(facts["sites"]) if facts["sites"] else "none: it stands by"
+    sites = names(facts["sites"]) if facts["sites"] else "none: on standby"
     return facts["process"], moment(facts["since_ms"]), heartbeat_words(facts), sites

@@ -73,7 +73,7 @@ def unannounced_sentence(fleet: Fleet, key: NodeKey, message: Introduction) -> s
     if message.version > 0 or not strangers:
         return ""
     return (
-        f"{'/'.join(key)} has started over with sensors that nobody announced: "
+        f"{'/'.join(key)} has started from scratch with sensors that nobody announced: "
         f"{listed(strangers)}; it gets its former layout back: deploy them"
     )
 

@@ -56,6 +56,6 @@ def _by_hand(user: str, paths: list[Path]) -> Iterator[str]:
     if user == BROKER:
         yield "install mosquitto: this machine has no user of that name"
     else:
-        yield f"make the service's user: sudo adduser --system --group --no-create-home {user}"
+        yield f"create the service's user: sudo adduser --system --group --no-create-home {user}"
     files = " ".join(shlex.quote(str(path)) for path in paths)
     yield f"let {user} read its files: sudo chown {user}: {files}"

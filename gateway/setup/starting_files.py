@@ -10,7 +10,7 @@ from edge_opid.config.toml_text import array, quoted
 from gateway.setup.plan import SetupPlan
 
 GATEWAY_TOML = """\
-# The configuration of the gateway. Look at what it means before you run it:
+# The configuration of the gateway. Check it before you run it:
 #
 #     $ opid-gateway check gateway.toml
 #
