@@ -159,7 +159,7 @@ def test_check_warns_of_what_is_probably_a_mistake(tmp_path, capsys) -> None:
     for shown in (
         "an instance for all readings within 3000 ms",
         "the last 256 instances can be labelled, by number or by a time within 500 ms",
-        "speaks json to the world",
+        "publishes json",
     ):
         assert shown in out
 

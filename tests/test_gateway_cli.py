@@ -340,7 +340,7 @@ def test_without_a_gateway_a_command_waits_and_nothing_else_changes(opid, folder
     code, out, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
     assert code == 0
     assert out.splitlines() == [
-        "street/n1: column pm goes, with sensor pm-n1",
+        "street/n1: column pm is removed, with sensor pm-n1",
         "street/n1: its layout will be db, no, so",
     ]
     assert "no gateway serves sqlite:///" in err
@@ -367,7 +367,7 @@ def test_what_a_deployment_will_do_is_told_beforehand(opid):
     known = ["--reference", "-1.5", "--scale", "2", "--unit", "ppb", "--timeout-s", "30"]
     hats = ["--knots", "-1", "0", "1", "--end-of-life", "2999-01-01"]
     _, out, _ = opid(*DEPLOY, f"{SITE}/n1", "o3-1", "--role", "o3", *known, *hats)
-    assert "street/n1: column o3 (3 hats) comes, with sensor o3-1\n" in out
+    assert "street/n1: column o3 (3 hats) is added, with sensor o3-1\n" in out
     _, out, _ = opid(*DEPLOY, "n2", "pm-9", "--role", "pm", "--replaces", "pm-n2", *known)
     assert out.splitlines() == [
         "street/n2: pm-9 takes over from pm-n2 after 50 more readings together, or as soon as "

@@ -94,7 +94,7 @@ def test_a_second_init_changes_nothing(tmp_path, capsys):
 def test_a_dry_run_says_all_and_does_nothing(tmp_path, capsys):
     assert init(tmp_path, *CLASSES, "--dry-run") == 0
     told = capsys.readouterr().out
-    assert f"would create the user opid-node\nwould make {tmp_path}/etc/opid-node" in told
+    assert f"would create the user opid-node\nwould create {tmp_path}/etc/opid-node" in told
     assert all(f"would write {tmp_path}/{name}\n" in told for name in FILES)
     assert list(tmp_path.iterdir()) == []
 

@@ -75,7 +75,7 @@ STORIES = {
         ["docs/node.md"],
         {
             "discover |": "discover --seconds 1 |",
-            "watch 'zigbee2mqtt/#'": "watch --seconds 1 'zigbee2mqtt/#'",
+            "watch 'zigbee2mqtt/#'": "watch --seconds 9 --count 1 'zigbee2mqtt/#'",
         },
     ),
     "a node": (

@@ -109,7 +109,7 @@ def describe(config: ServiceConfig) -> Iterator[str]:
     for sensor in node.sensors:
         yield f"  sensor {_sensor(sensor, node)}"
     yield f"  {_instances(node)}"
-    yield f"  {_labels(node)}; speaks {node.format} to the world"
+    yield f"  {_labels(node)}; publishes {node.format}"
     yield f"listens to {', '.join(Node(node).subscriptions())}"
     if node.homeassistant:
         yield from _homeassistant(node)

@@ -47,11 +47,15 @@ def discover(given: Namespace) -> int:
 def told(proposal: Proposal, options: MqttOptions, seconds: float) -> str:
     """One line about the whole, as a comment."""
     where = f"{options.host}:{options.port}"
-    count = f"{proposal.sensors} sensors on {len(proposal.topics)} topics"
-    rest = f", {len(proposal.unmapped)} values not mapped" if proposal.unmapped else ""
+    count = f"{_some(proposal.sensors, 'sensor')} on {_some(len(proposal.topics), 'topic')}"
+    rest = f", {_some(len(proposal.unmapped), 'value')} not mapped" if proposal.unmapped else ""
     return (
         f"# Heard from {where} in {seconds:g} s: {count}{rest}. Delete what does not belong here."
     )
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def known_of(config: ServiceConfig | None) -> Known:

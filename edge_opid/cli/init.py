@@ -97,7 +97,7 @@ class Place:
 
     def _folder(self, folder: Path, mode: int, *, owned: bool) -> Iterator[Step]:
         if not folder.exists():
-            words = f"make {folder}, mode {mode:04o}"
+            words = f"create {folder}, mode {mode:04o}"
             yield Step(words, lambda: self._make_folder(folder, mode, owned=owned))
 
     def _make_folder(self, folder: Path, mode: int, *, owned: bool) -> None:

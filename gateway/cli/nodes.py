@@ -235,7 +235,7 @@ def _what_goes(context: CommandContext, fleet: Fleet, key: NodeKey) -> Iterator[
     """Line by line."""
     where, counted = "/".join(key), context.store.row_counts(key)
     what = ", ".join(f"{counted[t]} {words[counted[t] != 1]}" for t, words in WORDS.items())
-    yield f"{where}: {what} go"
+    yield f"{where}: {what} will be deleted"
     yield f"{where}: its sensors are {listed(sorted(fleet.sensors[key]))}"
     yield f"{where}: the changes it took part in, and their fits, stay with its group"
     group = fleet.group_of(key)

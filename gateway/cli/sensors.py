@@ -144,9 +144,9 @@ def rehearse(fleet: Fleet, key: NodeKey, event: Event, policy: Policy) -> Iterat
             f"moved; its scale is {sensor.scale:g} about {sensor.reference:g} until then"
         )
     for role in sorted(before.keys() - after.keys()):
-        yield f"{where}: column {_column(before[role])} goes, with sensor {before[role].id}"
+        yield f"{where}: column {_column(before[role])} is removed, with sensor {before[role].id}"
     for role in sorted(after.keys() - before.keys()):
-        yield f"{where}: column {_column(after[role])} comes, with sensor {after[role].id}"
+        yield f"{where}: column {_column(after[role])} is added, with sensor {after[role].id}"
     for role in sorted(before.keys() & after.keys()):
         old, new = before[role].id, after[role].id
         if old != new:
