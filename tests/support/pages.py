@@ -37,7 +37,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -166,14 +166,22 @@ ANYTHING = (
 
 def shown_of(page: str) -> list[Shown]:
     """For each command that is typed, what the page shows of its output: perhaps nothing."""
-    found = []
+    return [each for each in _shown(page) if _command(each.command, each.lines)]
+
+
+def _shown(page: str) -> Iterator[Shown]:
     for block in BLOCK.finditer(page):
-        if block["kind"] != "console" or block["title"]:
-            continue
-        vary = page.endswith(VARIES, 0, block.start())
-        for command, lines in commands_of(re.sub(rf"(?m)^{block['indent']}", "", block["text"])):
-            if _command(command, lines):
-                found.append(Shown(command, tuple(lines), vary))
+        if block["kind"] == "console" and not block["title"]:
+            vary = page.endswith(VARIES, 0, block.start())
+            text = re.sub(rf"(?m)^{block['indent']}", "", block["text"])
+            for command, lines in commands_of(text):
+                yield Shown(command, tuple(lines), vary)
+
+
+def shown_below(page: str, command: str) -> Shown:
+    """What this page shows below the one command that begins so, whoever types it."""
+    text = (ROOT / page).read_text("utf-8")
+    (found,) = (each for each in _shown(text) if each.command.startswith(command))
     return found
 
 
