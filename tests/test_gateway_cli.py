@@ -301,7 +301,7 @@ def test_a_node_that_left_the_configuration_is_shown_and_not_touched(opid, folde
     before = dump(folder)
     code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
     assert code == 2
-    assert "node street/n1 is in no group of the configuration any more" in err
+    assert "node street/n1 is no longer in any group of the configuration" in err
     assert dump(folder) == before
     assert opid("node", "show", "n1")[0] == 0
 

@@ -290,7 +290,7 @@ def test_a_link_lets_a_phone_in_once_and_leaves_no_code_behind(guarded, chromium
     other = Visitor(chromium, guarded.url, PHONE)
     page = other.go(f"/join#{code}")
     page.get_by_role("button", name="Use this device").tap()
-    page.get_by_text("this link was used already").wait_for()
+    page.get_by_text("this link has already been used").wait_for()
 
 
 def test_another_sites_page_cannot_label_though_the_phone_is_logged_in(guarded, chromium):
@@ -311,5 +311,5 @@ def test_a_strangers_name_that_points_here_shows_nothing(guarded, chromium):
     page = context.new_page()
     answer = page.goto(f"http://{REBOUND}:{guarded.port}/login")
     assert answer.status == 421
-    assert "is no name of this server" in page.content()
+    assert "is not a name of this server" in page.content()
     assert commands(guarded) == []
