@@ -199,7 +199,8 @@ def test_a_class_is_renamed_on_a_stopped_node_and_keeps_all_it_has_learned(lived
     code, out, _ = run(capsys, "classes", "rename", "wet", "damp", lived / "node.toml")
     assert code == 0
     assert out == (
-        f"class 'wet' is 'damp' now; change {lived / 'node.toml'}: classes = [\"dry\", \"damp\"]\n"
+        f"class 'wet' is 'damp' now; change {lived / 'node.toml'} to match: "
+        'classes = ["dry", "damp"]\n'
     )
     code, out, _ = run(capsys, "check", write(lived, classes=("dry", "damp")))
     assert (code, "a restart changes nothing; 60 readings are kept" in out) == (0, True)

@@ -81,5 +81,5 @@ def find_node(fleet: Fleet, text: str) -> NodeKey:
     if not found:
         raise OperatorError(f"no node {text!r} is known; known: {listed(map('/'.join, keys))}")
     if len(found) > 1:
-        raise OperatorError(f"node {text!r} may be {listed(map('/'.join, found))}: say which")
+        raise OperatorError(f"node {text!r} could be {listed(map('/'.join, found))}: say which")
     return found[0]
