@@ -236,13 +236,17 @@ class Memories:
         if 2 * self.learner.evidence < before + 2:  # it has halved what it knew, to go on
             self.generation += 1
 
-    def unlearn(self, x: Columns, label: int, since: int) -> None:
-        """Take back an instance of this generation, after which `since` others were learned.
+    def unlearn(self, lessons: Sequence[tuple[Columns, int, int]]) -> None:
+        """Take back instances of this generation: columns, label, how many were learned since.
 
-        The ridge learners subtract it, exactly. What takes steps keeps it.
+        The ridge learners subtract them, exactly. What takes steps keeps them.
         """
+        if not lessons:
+            return
+        X, labels, since = zip(*lessons, strict=True)
         for learner in (self.learner, self.lately):
-            learner.unlearn_one(x, label, learner.settings.forgetting**since)
+            weights = learner.settings.forgetting ** np.array(since, float)
+            learner.unlearn_many(np.array(X), labels, weights)
 
     def observe(self, x: Columns) -> None:
         """One instance, whether it will have a label or not: how the sensors go together."""
