@@ -340,7 +340,7 @@ def test_without_a_gateway_a_command_waits_and_nothing_else_changes(opid, folder
     code, out, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
     assert code == 0
     assert out.splitlines() == [
-        "street/n1: column pm goes, with sensor pm-n1",
+        "street/n1: column pm is removed, with sensor pm-n1",
         "street/n1: its layout will be db, no, so",
     ]
     assert "no gateway serves sqlite:///" in err
@@ -367,7 +367,7 @@ def test_what_a_deployment_will_do_is_told_beforehand(opid):
     known = ["--reference", "-1.5", "--scale", "2", "--unit", "ppb", "--timeout-s", "30"]
     hats = ["--knots", "-1", "0", "1", "--end-of-life", "2999-01-01"]
     _, out, _ = opid(*DEPLOY, f"{SITE}/n1", "o3-1", "--role", "o3", *known, *hats)
-    assert "street/n1: column o3 (3 hats) comes, with sensor o3-1\n" in out
+    assert "street/n1: column o3 (3 hats) is added, with sensor o3-1\n" in out
     _, out, _ = opid(*DEPLOY, "n2", "pm-9", "--role", "pm", "--replaces", "pm-n2", *known)
     assert out.splitlines() == [
         "street/n2: pm-9 takes over from pm-n2 after 50 more readings together, or as soon as "
@@ -396,7 +396,7 @@ def test_whoever_retires_a_sensor_during_its_overlap_is_told_what_that_costs(opi
     code, out, _ = opid("sensor", "retire", "n1", "pm-n1", "--reason", "worn out")
     assert code == 0
     assert out.splitlines() == [
-        f"street/n1: {waits}; with pm-n1 retired now it takes over at once, and knows less",
+        f"street/n1: {waits}; with pm-n1 retired now, it takes over at once, with less knowledge",
         "street/n1: column pm passes from sensor pm-n1 to pm-9",
         "street/n1: its layout will be db, no, pm, so",
     ]
@@ -408,7 +408,7 @@ def test_a_sensor_that_is_measured_anew_keeps_its_column(opid):
     told, layout = out.splitlines()
     assert code == 0
     assert told.startswith(
-        "street/n1: pm-n1 is measured anew, for 50 readings or until it has moved;"
+        "street/n1: pm-n1 is measured again, for 50 readings or until it has moved;"
     )
     assert "pm" in layout
     code, _, err = opid("sensor", "remeasure", "n1", "pm-n1")
@@ -465,7 +465,7 @@ def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(fo
     assert measured.open == {n2: "measures hum-2, which takes its next readings"}
     assert wave_after(fleet, n1, "so-n1") == AwaitedWave(2)
     apply_event(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
-    assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get another layout"}
+    assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get a new layout"}
     assert wave_after(fleet, n2, "so-n2") == AwaitedWave(2)
 
 
@@ -648,7 +648,7 @@ def test_init_keeps_secrets_from_others_and_overwrites_nothing(tmp_path, capsys)
     assert init(fleet, "--node", "n1", "--broker-port", "1884") == 0
     told = capsys.readouterr().out
     assert f"wrote {fleet}/keys/gateway.key" in told
-    assert "what is left to do:" in told
+    assert "what remains to be done:" in told
     for secret in ("keys/gateway.key", "keys/gateway.credentials", "mosquitto/passwords"):
         assert (fleet / secret).stat().st_mode & 0o777 == 0o600
     before = files(fleet)
@@ -836,10 +836,10 @@ def test_labels_of_a_file_become_commands_for_their_nodes(folder, capsys):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "must begin with a line of names"),
-        ("node,label\nn1,x\n", "must begin with a line of names"),
-        ("node,label,tme\nn1,x,5\n", "must begin with a line of names"),
-        (LABELS.format(CLASSES[0], "purple"), "line 3: 'purple' is no class of street/n2"),
+        ("", "must begin with a header"),
+        ("node,label\nn1,x\n", "must begin with a header"),
+        ("node,label,tme\nn1,x,5\n", "must begin with a header"),
+        (LABELS.format(CLASSES[0], "purple"), "line 3: 'purple' is not a class of street/n2"),
         (LABELS.format(*CLASSES).replace("n1,", "n9,"), "line 2: no node 'n9' is known"),
         (LABELS.format(*CLASSES).replace("1794920400", ""), "line 3: neither time nor from"),
         (LABELS.format(*CLASSES).replace("1794920400", "noon"), "line 3: from must be like 14:05"),

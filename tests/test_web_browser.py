@@ -133,7 +133,7 @@ def test_a_sensor_is_retired_through_the_page_and_the_change_is_marked(town, chr
     page = visitor.go(f"/operate/{NODE}")
     page.fill("#reason-co-n1", "its battery leaks")
     page.locator("section", has_text="co-n1").get_by_role("button", name="Retire").click()
-    assert page.get_by_text("column co goes, with sensor co-n1").is_visible()
+    assert page.get_by_text("column co is removed, with sensor co-n1").is_visible()
     assert town.states()["co-n1"] == "active", "a rehearsal changes nothing"
     page.get_by_role("button", name="Confirm").click()
     page.get_by_text("Done: the gateway has taken it").wait_for()

@@ -303,7 +303,7 @@ def test_a_rehearsal_shows_what_follows_and_changes_nothing(local):
     site, client = local
     fields = {"what": "retire", "sensor": "lux-2", "reason": "broken"}
     answer = post(client, "/operate/farm/n1/rehearse", **fields)
-    assert "column lux goes, with sensor lux-2" in answer.text
+    assert "column lux is removed, with sensor lux-2" in answer.text
     assert commands(site) == []
     confirmed = post(client, "/operate/farm/n1/confirm", **fields)
     assert confirmed.headers["location"].startswith("/command/")

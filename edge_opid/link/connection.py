@@ -241,7 +241,7 @@ class Connection:
     def _publish(self, message: Outgoing) -> bool:
         size = len(message.topic.encode()) + len(message.payload) + HEADER_BYTES
         if size > self._packet_bytes_max:
-            reason = f"{size} bytes, and the broker takes at most {self._packet_bytes_max}"
+            reason = f"{size} bytes, and the broker accepts at most {self._packet_bytes_max}"
             self._exchange.take_back(message, reason)
             return True
         info = self._client.publish(message.topic, message.payload, message.qos, message.retain)

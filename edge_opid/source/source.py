@@ -322,17 +322,18 @@ class Source:
 
     def _check_alive(self) -> None:
         if self._over.is_set():
-            raise SourceError("the reading is not taken: this source is closed, open another one")
+            raise SourceError("the reading was not stored: this source is closed, open another one")
         if self._thread is not None and not self._thread.is_alive():
             raise SourceError(
-                "the reading is not taken: the thread that sends has ended, start the script again "
-                f"(what it said last: {self.trouble or 'nothing'})"
+                "the reading was not stored: the thread that sends has ended, start the script "
+                "again "
+                f"(its last message: {self.trouble or 'nothing'})"
             )
         try:
             self._link.check()
         except LinkError as error:
             raise SourceError(
-                f"the reading is not taken, start the script again: {error}"
+                f"the reading was not stored, start the script again: {error}"
             ) from error
 
     def _wait(self) -> None:

@@ -51,7 +51,7 @@ def _refuse_without_file(config: GatewayConfig) -> None:
     url = make_url(config.database)
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).is_file():
         raise OperatorError(
-            f"no gateway has run with this configuration yet, there is no {url.database}: start "
+            f"no gateway has run with this configuration yet: there is no {url.database}: run "
             "opid-gateway run first, or name the right database"
         )
 
@@ -81,5 +81,5 @@ def find_node(fleet: Fleet, text: str) -> NodeKey:
     if not found:
         raise OperatorError(f"no node {text!r} is known; known: {listed(map('/'.join, keys))}")
     if len(found) > 1:
-        raise OperatorError(f"node {text!r} could be {listed(map('/'.join, found))}: say which")
+        raise OperatorError(f"node {text!r} may be {listed(map('/'.join, found))}: say which")
     return found[0]

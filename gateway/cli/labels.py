@@ -57,7 +57,7 @@ def _check_columns(path: Path, names: object) -> None:
     unknown = [name for name in given if name not in COLUMNS]
     if unknown or not {"node", "label"} <= set(given) or not {"time", "from"} & set(given):
         raise OperatorError(
-            f"{path} must begin with a line of names: node, label, and time, or from and until; "
+            f"{path} must begin with a header: node, label, and time, or from and until; "
             f"got {', '.join(map(str, given)) or 'nothing'}"
         )
 
@@ -74,7 +74,7 @@ def _label(
         classes = group.classes if group is not None else ()
         if said["label"] not in classes:
             known = ", ".join(classes) or "none: it is in no group"
-            raise OperatorError(f"{said['label']!r} is no class of {'/'.join(key)} ({known})")
+            raise OperatorError(f"{said['label']!r} is not a class of {'/'.join(key)} ({known})")
         times = [
             typed_millis(said.get(name), name, time.time) for name in ("time", "from", "until")
         ]
@@ -98,7 +98,7 @@ def _wait(context: CommandContext, screen: Terminal, numbers: list[int], deadlin
             if outcome not in ("", DONE):
                 refused[outcome] = refused.get(outcome, 0) + 1
         if waiting and not deadline.pause():
-            screen.remark(f"{len(waiting)} labels are not sent yet after {deadline.seconds:g} s")
+            screen.remark(f"{len(waiting)} labels have not been sent after {deadline.seconds:g} s")
             return 3
     for why, count in refused.items():
         screen.remark(f"{count} refused: {why}")

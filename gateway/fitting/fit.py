@@ -230,7 +230,7 @@ def continued(
     nodes = len({(each.site, each.node) for each in job.examples[: job.size]})
     why = (
         f"{CONTINUED}: {len(y)} instances of {nodes} nodes are too few moments to choose by; "
-        f"what was known before is right in {100 * hits.mean():.1f} % of them."
+        f"the former weights are right in {100 * hits.mean():.1f} % of them."
     )
     model = replace(z_alone(classes, new=0), name=CONTINUED)
     return W, BestModel(model, (), why, hits)

@@ -284,7 +284,7 @@ def _fault_of_sums(summary: Summary, width: int, classes: int, largest: float) -
     if summary.moments.shape[1] != classes:
         return f"the group has {classes} classes, the summary {summary.moments.shape[1]}"
     if not (np.isfinite(summary.gram).all() and np.isfinite(summary.moments).all()):
-        return "its numbers must be finite, and are not"
+        return "its numbers must be finite, but are not"
     x = max(1.0, largest)
     return _too_large(summary, x) or _indefinite(summary) or _unequal(summary, x)
 
@@ -317,5 +317,7 @@ def _indefinite(summary: Summary) -> str:
     gram = summary.statistics().gram
     lowest, floor = float(np.linalg.eigvalsh(gram)[0]), -ROUNDING * max(0.0, float(np.trace(gram)))
     if lowest < floor:
-        return f"its Gram matrix is no sum of squares: eigenvalue {lowest:.3g}, below {floor:.3g}"
+        return (
+            f"its Gram matrix is not a sum of squares: eigenvalue {lowest:.3g}, below {floor:.3g}"
+        )
     return ""

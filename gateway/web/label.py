@@ -102,7 +102,7 @@ def give(site: Site, request: Request) -> Response:
     texts = [each for each in texts if each]
     if word not in classes_of(site, key):
         there = ", ".join(classes_of(site, key))
-        raise OperatorError(f"{word[:80]!r} is no class of {'/'.join(key)}: {there}")
+        raise OperatorError(f"{word[:80]!r} is not a class of {'/'.join(key)}: {there}")
     if len(texts) > INSTANCES_MAX:
         raise OperatorError(f"at most {INSTANCES_MAX} at once, got {len(texts)}")
     if not texts and field(request, "several"):
