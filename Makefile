@@ -76,8 +76,8 @@ soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a b
 resets: setup  ## 200 nodes on a mosquitto whose connections break, for two minutes
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.resets.run --nodes 200 --seconds 120 --seed 0
 
-bench-archive: $(VENV)/.bench  ## an archive of 20 million rows beside NumPy and DuckDB (ROWS=2000000: a look)
-	$(BIN)/python -m benchmarks.archive --out benchmarks/results/archive.md $(if $(ROWS),--rows $(ROWS))
+bench-archive: $(VENV)/.bench  ## an archive of 20 million rows beside NumPy and DuckDB (ROWS=2000000: a look; KEEP=folder: go on)
+	$(BIN)/python -m benchmarks.archive --out benchmarks/results/archive.md $(if $(ROWS),--rows $(ROWS)) $(if $(KEEP),--keep $(KEEP))
 
 sites: setup  ## three gateways share twelve sites and 240 nodes: 20 kills, 3 freezes (some 15 minutes)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.sites
