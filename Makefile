@@ -125,8 +125,8 @@ bench-home: setup  ## a home's sensors, each at its own pace, through a real bro
 bench-carry: setup  ## how much a learner should inherit when sensors change
 	$(BIN)/python -m benchmarks.carry
 
-bench-gateway: setup  ## what a node costs its gateway, at rest and in a wave (FULL=1: 500 to 10,000 nodes)
-	$(BIN)/python -m benchmarks.gateway.wave $(if $(FULL),--nodes 500 1000 2000 4000 10000 --rest 120)
+bench-gateway: setup  ## what a node costs its gateway, at rest and in a wave (FULL=1: 500 to 10,000 nodes; PAGES=1: beside the pages)
+	$(BIN)/python -m benchmarks.gateway.wave $(if $(FULL),--nodes 500 1000 2000 4000 10000 --rest 120) $(if $(PAGES),--nodes 1000 --rest 1 --viewers 20 --turns 5)
 
 bench-node: $(VENV)/.bench  ## a node beside what one would write instead: CPU, latency, memory (QUICK=1: a look)
 	$(BIN)/python -m benchmarks.node $(if $(QUICK),--quick)
