@@ -32,11 +32,11 @@ from edge_opid.wire import (
 )
 from gateway.__main__ import main
 from gateway.cli.context import open_context
-from gateway.cli.wait import AwaitedWave, wave_after
+from gateway.cli.wait import AwaitedWave, Deadline, wave_after
 from gateway.registry import SensorState, diagram
 from gateway.registry.events import apply_event
 from gateway.registry.measuring import knots_like_its_neighbours
-from gateway.store import FleetStore
+from gateway.store import FleetStore, commands
 
 DOCS = Path(__file__).parent.parent / "docs" / "gateway.md"
 WAIT_S = 60.0
@@ -852,3 +852,22 @@ def test_one_wrong_line_and_nothing_is_sent(folder, capsys, text, told):
     assert imported(folder, text) == 2
     assert told in capsys.readouterr().err
     assert dump(folder) == before
+
+
+def test_labels_whose_outcome_is_forgotten_are_not_called_sent(folder, capsys, monkeypatch):
+    """A gateway remembers its last commands only: all of a long file were refused, and the first
+    thousands of them were reported as sent.
+    """
+    monkeypatch.setattr(commands, "SETTLED_KEPT", 1)
+
+    def refuse_all(_deadline):
+        with FleetStore.open(f"sqlite:///{folder / 'gateway.sqlite'}") as store:
+            store.save((), {each.id: "the broker refuses labels" for each in store.commands()})
+        return True
+
+    monkeypatch.setattr(Deadline, "pause", refuse_all)
+    assert imported(folder, LABELS.format(*CLASSES)) == 2
+    said = capsys.readouterr()
+    assert "sent: 0 of 2" in said.out
+    assert "1 refused: the broker refuses labels" in said.err
+    assert "1 sent or refused, which of the two is forgotten" in said.err

@@ -1,7 +1,7 @@
 """What a node costs its gateway: at rest, and when all of them change at once; from 500 to 10,000.
 
-    python -m benchmarks.gateway.wave [--nodes 500 1000] [--rest 30] [--sensors 12] [--viewers 0]
-        [--json out/gateway.json]
+    python -m benchmarks.gateway.wave [--nodes 500 1000] [--rest 30] [--sensors 12]
+        [--viewers 0 [--turns 0]] [--json out/gateway.json]
 
 For each size a mosquitto, a gateway, and a fleet that is too thin to be what is measured
 (`fleet.py`). First everybody is adopted. Then nothing happens for `--rest` seconds but what always
@@ -13,7 +13,8 @@ twice what it is on an idle one, which the time of one signature beside it shows
 on the same broker, by the clock: as many bare retained publications of the same size.
 
 The E-stage's time beside scikit-learn's on one batch is measured last. With `--viewers` the pages
-are served beside it, and so many look at the fleet all the time.
+are served beside it, and so many look at the fleet all the time; with `--turns`, every other time:
+what the pages cost the gateway is the difference.
 """
 
 from __future__ import annotations
@@ -219,6 +220,20 @@ def print_verdicts(found: Sequence[Figures]) -> None:
         print(verdict(what, rest["rest, GB written a day"], REST_GB_MAX, at_least=False))
 
 
+def compare_with_pages(nodes: int, sensors: int, rest_s: float, viewers: int, turns: int) -> None:
+    """The wave without the pages and with them, in turns: medians of each, and all runs."""
+    runs: dict[int, list[Figures]] = {0: [], viewers: []}
+    for _ in range(turns):
+        for looking, found in runs.items():
+            with tempfile.TemporaryDirectory() as folder:
+                found.append(measure(Path(folder), nodes, sensors, rest_s, looking))
+    for name in ("wave, µs a node", "wave, s", "change, µs a node", "a signature, µs"):
+        for looking, found in runs.items():
+            values = [each[name] for each in found]
+            every = " ".join(f"{value:.3g}" for value in values)
+            print(f"{name}, {looking} viewers: median {statistics.median(values):.3g} ({every})")
+
+
 def main() -> None:
     """Print the figures and the verdicts."""
     parser = command_line(__doc__)
@@ -226,8 +241,13 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=30.0)
     parser.add_argument("--sensors", type=int, default=12)
     parser.add_argument("--viewers", type=int, default=0)
+    parser.add_argument("--turns", type=int, default=0)
     add_json_option(parser)
     given = parser.parse_args()
+    if given.turns:
+        size = max(given.nodes)
+        compare_with_pages(size, given.sensors, given.rest, given.viewers, given.turns)
+        return
     found = []
     for nodes in given.nodes:
         with tempfile.TemporaryDirectory() as folder:

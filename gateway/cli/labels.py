@@ -21,6 +21,7 @@ from gateway.cli.output import Terminal
 from gateway.cli.wait import DONE, Deadline, submit
 from gateway.registry import NodeKey
 from gateway.registry.fleet import Fleet
+from gateway.store.commands import SETTLED_KEPT
 
 COLUMNS = ("node", "label", "time", "from", "until")
 LINES_MAX = 100_000  # each is a row of the database
@@ -88,19 +89,27 @@ def _label(
 def _wait(context: CommandContext, screen: Terminal, numbers: list[int], deadline: Deadline) -> int:
     """Until the gateway has sent or refused each of them."""
     refused: dict[str, int] = {}
+    forgotten = 0
     waiting = list(numbers)
     while waiting:
         for number in list(waiting):
             command = context.store.command(number)
-            outcome = DONE if command is None else command.outcome
-            if outcome:
+            if command is None or command.outcome:
                 waiting.remove(number)
-            if outcome not in ("", DONE):
-                refused[outcome] = refused.get(outcome, 0) + 1
+            if command is None:
+                forgotten += 1
+            elif command.outcome not in ("", DONE):
+                refused[command.outcome] = refused.get(command.outcome, 0) + 1
         if waiting and not deadline.pause():
             screen.remark(f"{len(waiting)} labels have not been sent after {deadline.seconds:g} s")
             return 3
     for why, count in refused.items():
         screen.remark(f"{count} refused: {why}")
-    screen.lines([f"sent: {len(numbers) - sum(refused.values())} of {len(numbers)}"])
+    if forgotten:
+        screen.remark(
+            f"{forgotten} sent or refused, which of the two is forgotten: the gateway remembers "
+            f"its last {SETTLED_KEPT} commands, and its log says what it refused"
+        )
+    sent = len(numbers) - sum(refused.values()) - forgotten
+    screen.lines([f"sent: {sent} of {len(numbers)}"])
     return 2 if refused else 0
