@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
+from contextlib import suppress
 
 import pytest
 from support.fleet_rig import CLASSES, SITE
@@ -16,6 +18,8 @@ from gateway import recall
 from gateway.clock import GatewayClock
 from gateway.decisions.actions import Fit
 from gateway.decisions.gateway import Gateway
+from gateway.fitting import job, pooling
+from gateway.fitting.pooling import fault_of
 from gateway.fitting.worker import attempt
 from gateway.loop import GatewayLoop
 from gateway.policy import Group, Policy
@@ -49,7 +53,7 @@ class WatchedStore(FleetStore):
         return self._counted(super().summaries(keys))
 
     def layouts(self, keys):
-        if self.refusals:
+        if self.refusals and keys:
             self.refusals -= 1
             raise DatabaseError("the card stumbles", transient=True)
         return self._counted(super().layouts(keys))
@@ -143,34 +147,48 @@ def test_a_round_reads_no_more_for_a_fit_than_its_portion_and_answers_messages(s
         assert link.counters.acknowledged == turn
         if fitter.jobs:
             break
-    [job] = fitter.jobs
+    [prepared] = fitter.jobs
     assert set(gateway.counts) == {GatewayReason.CLOCK, GatewayReason.ORDERS}  # nothing is refused
     assert max(read) <= 2 * MEMBERS_AT_ONCE  # a summary and its layout each
     assert len(read) >= len(NAMES) / MEMBERS_AT_ONCE
-    assert len(job.summaries) == len(job.layouts) == len(job.newest) == len(NAMES)
+    assert len(prepared.summaries) == len(prepared.layouts) == len(prepared.newest) == len(NAMES)
+
+
+def whole_job(store, gateway):
+    """The job of the change, however many portions it takes; what is refused is asked for again."""
+    prepared = FitPreparation(store, gateway, Fit(CHANGE, 0))
+    for _ in range(ROUNDS_MAX):
+        with suppress(DatabaseError):
+            job = prepared.read_some()
+            if job is not None:
+                return job
+    raise AssertionError("a job without end")
 
 
 def test_a_job_that_was_read_in_portions_is_the_one_that_is_read_at_once(
     store, gateway, monkeypatch
 ):
     """A portion that the database refuses is read again, and nobody's word counts twice."""
-
-    def whole_job(refusals):
-        prepared = FitPreparation(store, gateway, Fit(CHANGE, 0))
-        store.refusals = refusals
-        for _ in range(ROUNDS_MAX):
-            try:
-                job = prepared.read_some()
-            except DatabaseError:
-                continue
-            if job is not None:
-                return job
-        raise AssertionError("a job without end")
-
-    in_portions = whole_job(refusals=2)
+    store.refusals = 2
+    in_portions = whole_job(store, gateway)
+    assert store.refusals == 0
     monkeypatch.setattr(recall, "MEMBERS_AT_ONCE", len(NAMES))
-    at_once = whole_job(refusals=0)
-    assert pickle.dumps(in_portions) == pickle.dumps(at_once)
-    fit = attempt(in_portions, 0)
+    assert pickle.dumps(in_portions) == pickle.dumps(whole_job(store, gateway))
+
+
+def test_a_fit_judges_every_summary_once(store, gateway, monkeypatch):
+    """It pools them two or three times, with other columns each time: most of its time went into
+    the same verdicts again.
+    """
+    judged = Counter()
+
+    def counting(member, classes):
+        judged[member.node] += 1
+        return fault_of(member, classes)
+
+    for module in (job, pooling):
+        monkeypatch.setattr(module, "fault_of", counting)
+    fit = attempt(whole_job(store, gateway), 0)
     assert isinstance(fit, FitRecord)
     assert fit.pooled == tuple(sorted(f"{SITE}/{node}" for node in NAMES))
+    assert judged == dict.fromkeys(fit.pooled, 1)

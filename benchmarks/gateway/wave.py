@@ -79,11 +79,17 @@ def waves(served: GatewayProcess) -> list[tuple[float, float]]:
     """The seconds of every wave since the first fit, by the clock and of the processor.
 
     Mostly it is one. Where announcements took so long that some nodes were fitted and obeyed before
-    the last had spoken, there are several, and none of them has an order for every node.
+    the last had spoken, there are several, or one with layouts in it: see `first_fitted`.
     """
     _, _, fitted = served.log().partition("event=fitted")
     found = re.findall(r"orders=\d+ seconds=([0-9.]+) cpu_s=([0-9.]+)", fitted)
     return [(float(seconds), float(cpu)) for seconds, cpu in found]
+
+
+def first_fitted(served: GatewayProcess) -> int:
+    """The members of the first fit. All nodes, or what follows is not a wave of weights alone."""
+    found = re.search(r"event=fitted .*pooled=(\d+)", served.log())
+    return int(found[1]) if found else 0
 
 
 def all_adopted(served: GatewayProcess, nodes: int) -> bool:
@@ -142,7 +148,7 @@ def measure(folder: Path, nodes: int, sensors: int, rest_s: float, viewers: int)
             found["fleet's share, µs a node"] = 1e6 * (cpu_s(fleet.pid) - crowd_cpu) / nodes
         seconds, used = map(sum, zip(*waves(served), strict=True))
         found["wave, µs a node"], found["wave, s"] = 1e6 * used / nodes, seconds
-        found["waves"] = len(waves(served))
+        found["waves"], found["first fit, nodes"] = len(waves(served)), first_fitted(served)
         size = max(len(order.payload) for order in served.remembers().orders)
         found["bare, s"] = min(bare_publishing(broker.port, nodes, size) for _ in range(3))
         found["a signature, µs"] = signature_us()
@@ -227,7 +233,8 @@ def compare_with_pages(nodes: int, sensors: int, rest_s: float, viewers: int, tu
         for looking, found in runs.items():
             with tempfile.TemporaryDirectory() as folder:
                 found.append(measure(Path(folder), nodes, sensors, rest_s, looking))
-    for name in ("wave, µs a node", "wave, s", "change, µs a node", "a signature, µs"):
+    shown = "wave, µs a node", "wave, s", "first fit, nodes", "change, µs a node", "a signature, µs"
+    for name in shown:
         for looking, found in runs.items():
             values = [each[name] for each in found]
             every = " ".join(f"{value:.3g}" for value in values)
