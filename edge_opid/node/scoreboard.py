@@ -271,7 +271,8 @@ class Blend:
         total, blended = 0.0, np.zeros(len(next(iter(scores.values()))))
         for name, said in scores.items():
             weight = best / max(means.get(name, best), best)
-            for _ in range(0 if ordered else SQUARINGS):  # not `**`, whose last bit differs between C libraries
+            # Not `**`, whose last bit differs between C libraries.
+            for _ in range(0 if ordered else SQUARINGS):
                 weight *= weight
             total += weight
             blended += weight * said.astype(np.float64)

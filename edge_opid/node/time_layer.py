@@ -395,7 +395,7 @@ class TimeLayer:
             self._know(truth, seen)
 
     def _know(self, label: int, seen: Evidence) -> None:
-        """This is the last known label, and that its evidence."""
+        """Take it as the last known label, given for an instance with this evidence."""
         self._label, self._label_ms = label, seen.time_ms
         wrong = 1 - likely_list(list(seen.now))[label]
         self._then = [wrong * each for each in seen.now]
