@@ -41,6 +41,8 @@ from edge_opid.node.scoreboard import BLENDED, Blend, PredictorName
 Columns = NDArray[np.float32]
 SAID = (PredictorName.OWN, *BLENDED)
 """Who answers, in this order; the bridge, which comes last, where there is one."""
+SAID_ALONE = SAID[:-1]
+"""The same where there is none."""
 STEPS = native.available["compiled"] if native.name == "compiled" else None
 SHORT_MEMORY = 0.99  # β of the learner that forgets: a hundred readings
 ROUNDED = np.float32(16)
@@ -152,7 +154,7 @@ class Memories:
 
     def guess(self, x: Columns) -> tuple[Columns, dict[PredictorName, int]]:
         """What they say, a row for each of `SAID`, and the class that each says."""
-        names = SAID if self.bridge is not None else SAID[:-1]
+        names = SAID_ALONE if self.bridge is None else SAID
         if STEPS is None:
             rows = self._scores_by_numpy(x)
             return rows, dict(zip(names, rows.argmax(axis=1).tolist(), strict=True))

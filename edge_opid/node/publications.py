@@ -72,21 +72,22 @@ class Publications:
         self._complaints: deque[tuple[int, str]] = deque(maxlen=4)  # since when, and what
         topics = NodeTopics(config.site, config.node)
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
+        self._prediction_topic = self._topics[Channel.PREDICTION]
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
 
     def publish(self, effect: Effect, state: NodeState, now_ms: int) -> list[Publish]:
         """What is to be sent, logged or only counted of an effect."""
         match effect:
+            case Predicted():
+                self._counts[PREDICTIONS] += 1
+                payload = self._prediction(effect, state)
+                return [Publish(self._prediction_topic, payload, self._config.retain_predictions)]
             case Noted():
                 self._note(effect, now_ms)
                 return []
             case Forgotten(source):
                 self._tally.note(NodeReason.SOURCE_FORGOTTEN, about=source, source=source)
                 return []
-            case Predicted():
-                self._counts[PREDICTIONS] += 1
-                payload, topic = self._prediction(effect, state), self._topics[Channel.PREDICTION]
-                return [Publish(topic, payload, self._config.retain_predictions)]
             case Asked():
                 self._counts[NodeReason.ASKED] += 1
                 return [Publish(self._topics[Channel.ASKED], self._encode(effect))]
@@ -164,7 +165,7 @@ class Publications:
                 label,
                 scores,
                 versions,
-                made.predictor.value,
+                made.predictor,
                 confidence,
             )
         prediction = Prediction(

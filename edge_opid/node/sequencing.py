@@ -141,7 +141,8 @@ class Sequencer:
 
     def offer(self, source: str, reading: Reading, now_ms: int) -> Verdict:
         """What to do with a reading that has just arrived."""
-        self._tell_time(now_ms)
+        if now_ms != self._now_ms:
+            self._tell_time(now_ms)
         if self._expected.get(source) == (reading.boot, reading.seq) and source not in self._gaps:
             return Take((reading,))  # the next one of a source that is known, as nearly all are
         return self._judged(source, reading, now_ms)

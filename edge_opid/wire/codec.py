@@ -38,7 +38,7 @@ import msgpack  # type: ignore[import-untyped]  # ships no types
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.documents import Introduction, SummaryMessage
-from edge_opid.wire.ids import are_ids
+from edge_opid.wire.ids import as_ids
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.messages import (
     Ack,
@@ -124,7 +124,8 @@ def decode(payload: bytes, *expected: type[M]) -> M:
     by_kind, names, at_most = _kinds(expected)
     if payload[:1] == b"{" and not READABLE.isdisjoint(expected):
         payload = _json_as_msgpack(payload, by_kind, names, JSON_ROOM * at_most)
-    _check_size(len(payload), at_most, names)
+    if len(payload) > at_most:
+        _check_size(len(payload), at_most, names)
     usual: M | None = read_quickly(payload, by_kind)
     return read_carefully(payload, by_kind, names) if usual is None else usual
 
@@ -223,12 +224,10 @@ def encode_prediction(
     ).encode()
 
 
-@lru_cache(maxsize=256)  # a node's classes
-def _quoted(text: str) -> str:
-    return _JSON.encode(text)
-
-
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)  # `json.dumps` makes one every time
+
+
+_quoted = lru_cache(maxsize=256)(_JSON.encode)  # a node's classes
 
 
 def _json_as_msgpack(
@@ -361,9 +360,8 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
         version, record = found.pop("v"), by_kind[found.pop("kind")]
         if type(version) is not int or version != SCHEMA_VERSION:
             return None
-        if record is Reading:
-            return _usual_reading(found) or _built(record, found)
-        return _built(record, found)
+        usual = _usual_reading(found) if record is Reading else None
+        return _built(record, found) if usual is None else usual
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
 
@@ -371,24 +369,27 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
 def _usual_reading(found: dict[str, Any]) -> Reading | None:
     """The reading of these fields, each looked at where it stands; None if any is not as usual."""
     boot, seq, time_ms, label = found["boot"], found["seq"], found["time_ms"], found.get("label")
-    values = found["values"] = _each_key_once(found["values"])
-    most = LIMITS.integer_max
+    pairs = found["values"]
+    if type(pairs) is not tuple or not 0 < len(pairs) <= LIMITS.sensors_max:
+        return None
+    names, values = zip(*pairs, strict=True)
+    ids = as_ids(names)
     if (
-        len(found) == (5 if "label" in found else 4)
+        ids is not None
+        and len(found) == (5 if "label" in found else 4)
         and type(boot) is type(seq) is type(time_ms) is int
-        and 0 <= boot <= most
-        and 1 <= seq <= most
-        and 0 <= time_ms <= most
+        and 0 <= boot <= INTEGER_MAX
+        and 1 <= seq <= INTEGER_MAX
+        and 0 <= time_ms <= INTEGER_MAX
         and (label is None or (type(label) is str and len(label) <= 64 and fits_text(label)))
-        and len(values) <= LIMITS.sensors_max
-        and are_ids(tuple(values))
-        and _NUMBER.all_fit(values.values())
+        and _NUMBER.all_fit(values)
     ):
-        return Reading.unchecked(boot, seq, time_ms, values, label)
+        return Reading.unchecked(boot, seq, time_ms, dict(zip(ids, values, strict=True)), label)
     return None
 
 
 _NUMBER = NumberField()
+INTEGER_MAX = LIMITS.integer_max
 
 
 def _each_key_once(pairs: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from edge_opid.errors import WireError, shown
-from edge_opid.wire.ids import are_ids, check_id
+from edge_opid.wire.ids import as_ids, check_id
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.reader import Reader
 
@@ -148,7 +148,7 @@ class Identifier(Scalar):
         check_id(value, where)
 
     def all_fit(self, values: Collection[Any]) -> bool:
-        return are_ids(tuple(values))
+        return as_ids(tuple(values)) is not None
 
 
 @dataclass(frozen=True)
