@@ -100,9 +100,10 @@ class Framer:
 
     def take(self) -> UsablePacket | UnusablePacket | bytes | None:
         """The next message, the next refused one, or another packet whole; None: feed me."""
-        if (self._skip and not self._skip_refused()) or not self.ready:
+        buffer, end = self._buffer, len(self._buffer)
+        if (self._skip and not self._skip_refused()) or end - self._at < self._need:
             return None
-        buffer, at, end = self._buffer, self._at, len(self._buffer)
+        at = self._at
         length = read_length(buffer, at + 1, end)
         if length is None:
             self._need = end - at + 1
@@ -154,7 +155,8 @@ class Framer:
         topic_end = body + 2 + (buffer[body] << 8 | buffer[body + 1])
         payload = topic_end + 2 if qos else topic_end
         if self._mqtt_5:
-            payload = _beyond_properties(buffer, payload, end)
+            none = payload < end and buffer[payload] == 0  # as nearly always
+            payload = payload + 1 if none else _beyond_properties(buffer, payload, end)
         if payload > end:
             return UnusablePacket(MALFORMED, qos, packet_id)
         if qos == 2:

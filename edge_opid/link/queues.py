@@ -114,8 +114,8 @@ class Outbox:
 
     def offer(self, message: Outgoing) -> bool:
         """Take the message, or refuse it because the bounds are reached."""
-        size = len(message.payload)
-        if len(self) >= self._messages_max or self._bytes + size > self._bytes_max:
+        size, count = len(message.payload), len(self._line) + len(self._flying)
+        if count >= self._messages_max or self._bytes + size > self._bytes_max:
             return False
         self._line.append(message)
         self._bytes += size

@@ -31,7 +31,6 @@ from edge_opid.service.status_file import write_status
 from edge_opid.service.systemd import Systemd
 from edge_opid.service.watching import Watchers, socket_path, told_of
 from edge_opid.store import Store, StoreError
-from edge_opid.tally import LogLine
 from edge_opid.wire import Channel, NodeTopics, encode_as
 
 RETRY_MS = 1_000  # between two attempts at a disk that refuses
@@ -197,21 +196,21 @@ class NodeLoop(BaseLoop[SteadyClock]):
 
     def _do(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            match action:
-                case Append(record):
-                    self._journal.append(record)
-                    if self._journal.waiting and self._retry_at is None:
-                        self._retry_at = self._clock.now_ms()
-                case Commit():
-                    self._do(self._commit())
-                case Publish(topic, payload, retain):
-                    qos = self._prediction_qos if topic == self._prediction_topic else 1
-                    self._publish(topic, payload, retain=retain, qos=qos)
-                case LogLine():
-                    write_lines([action])
-                case Release(token):
-                    if isinstance(token, Delivery):
-                        self._link.acknowledge(token)
+            if isinstance(action, Append):
+                self._journal.append(action.record)
+                if self._journal.waiting and self._retry_at is None:
+                    self._retry_at = self._clock.now_ms()
+            elif isinstance(action, Publish):
+                topic, payload, retain = action
+                qos = self._prediction_qos if topic == self._prediction_topic else 1
+                self._publish(topic, payload, retain=retain, qos=qos)
+            elif isinstance(action, Release):
+                if isinstance(action.token, Delivery):
+                    self._link.acknowledge(action.token)
+            elif isinstance(action, Commit):
+                self._do(self._commit())
+            else:
+                write_lines([action])
 
     def _commit(self) -> list[Action]:
         """Try; a disk that has just refused is left alone for a while."""
