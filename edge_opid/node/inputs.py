@@ -166,17 +166,17 @@ def _take_instance(
     Without `news` nobody has spoken since the last one: it is no row for a warm-up, or slow
     sensors would seem not to move.
     """
-    values, ages_ms = state.with_held(instance.values, now_ms)
+    time_ms, numbers, fresh, label = instance
+    values, ages_ms = state.with_held(fresh, now_ms)
     warming = state.warmup is not None
     x, gated = encoded_and_gated(state, values)
-    prediction, guesses, seen = predicted(state, values, instance.number, instance.time_ms, x)
+    prediction, guesses, seen = predicted(state, values, numbers[-1], time_ms, x)
     state.time_layer.go_on(seen)
     effects: list[Effect] = [prediction]
     if x is not None:
         state.local_models.observe(x)
-    label = instance.label
     if label is None:
-        label = state.standing_truth.label_at(instance.time_ms)
+        label = state.standing_truth.label_at(time_ms)
         if label is not None and not state.standing_truth.has_news_for(label):
             effects.append(Noted(NodeReason.TRUTH_WITHOUT_NEWS))
             label = None
@@ -186,8 +186,8 @@ def _take_instance(
         if truth is None:
             effects.append(_no_class(state, label))
     entry = Entry.of(
-        instance.time_ms,
-        instance.numbers,
+        time_ms,
+        numbers,
         values,
         guesses,
         state.layout_version,
@@ -202,7 +202,7 @@ def _take_instance(
     else:
         effects += _learn(state, entry, values, truth, x)
     if not warming:
-        effects += _watch_scales(state, instance.values, gated, now_ms)
+        effects += _watch_scales(state, fresh, gated, now_ms)
     return effects
 
 

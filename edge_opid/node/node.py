@@ -317,11 +317,20 @@ class Node:
 
     def _reading(self, source: str, payload: bytes, now_ms: int, token: object) -> list[Action]:
         reading = decode(payload, Reading)
-        copy = self._sequencer.is_copy(source, reading)  # costs next to nothing, and no turn
+        follows = self._sequencer.is_next(source, reading, now_ms)
+        copy = not follows and self._sequencer.is_copy(source, reading)  # costs no turn
         if not copy and not self._rate.take(source, now_ms):
             return self._refuse(NodeReason.RATE_LIMITED, token)
         if not copy and self._uncommitted.is_full_for(len(payload)):
             return self._unkept(source, reading, token, now_ms)
+        if follows:
+            return self._owing(self._accept(source, reading, now_ms, payload), source, token)
+        return self._out_of_turn(source, reading, payload, now_ms, token)
+
+    def _out_of_turn(
+        self, source: str, reading: Reading, payload: bytes, now_ms: int, token: object
+    ) -> list[Action]:
+        """A source's first one, a copy, one that is early, or one that closes a gap."""
         verdict = self._sequencer.offer(source, reading, now_ms)
         match verdict:
             case Take(readings):
