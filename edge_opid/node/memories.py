@@ -106,6 +106,10 @@ class Memories:
 
     _logistic_held: tuple[Any, ...] | None = None
     """The logistic memory for the C file, with the arrays it was made of."""
+    _room: Vector
+    """Working space for the C file, made with it: float64 of shape (c,), for the blend …"""
+    _said: Vector
+    """… and of shape (4, c), for what each memory says."""
 
     def __init__(self, full: Layout, learning: Learning) -> None:
         self.learning = learning
@@ -158,9 +162,8 @@ class Memories:
         if STEPS is None:
             rows = self._scores_by_numpy(x)
             return rows, dict(zip(names, rows.argmax(axis=1).tolist(), strict=True))
-        classes = self.learning.classes
-        rows = np.empty((len(names), classes), np.float32)
-        winners = STEPS.guess(*self._held(), x, rows, np.empty(classes))
+        rows = np.empty((len(names), self.learning.classes), np.float32)
+        winners = STEPS.guess(*self._held(), x, rows, self._room)
         if winners is None:
             self.learner.predict_one(x)  # which says what is beyond its limit
         return rows, dict(zip(names, winners, strict=True))
@@ -191,17 +194,16 @@ class Memories:
         if STEPS is None:
             return self._learn_by_numpy(x, label)
         names = BLENDED if self.bridge is not None else BLENDED[:-1]
-        return dict(zip(names, self._step(STEPS, x, label, record=False), strict=False))
+        return dict(zip(names, self._step(STEPS, x, label, record=False).copy(), strict=False))
 
     def _step(self, steps: ModuleType, x: Columns, label: int, *, record: bool) -> Vector:
         """The same by the C file, a row for each; with `record`, the blend takes them down."""
-        said = np.empty((len(BLENDED), self.learning.classes))
-        bad = steps.learn_all(*self._held(), x, label, said, record)
+        bad = steps.learn_all(*self._held(), x, label, self._said, record)
         if bad >= 0:
             raise beyond(x, bad, self.learner.settings.limit)
         self.learner.count_learned()
         self.lately.count_learned()
-        return said
+        return self._said
 
     def _learn_by_numpy(self, x: Columns, label: int) -> dict[PredictorName, NDArray[Any]]:
         # What they say before they learn costs nothing: the step computes it anyway.
@@ -221,12 +223,15 @@ class Memories:
         if of is None or of[0] is not weights or of[1] is not straight:
             of = weights, straight, straight.held_with(self.logistic, native.available["compiled"])
             self._logistic_held = of
+            self._room = np.empty(self.learning.classes)
+            self._said = np.empty((len(BLENDED), self.learning.classes))
         bridge = None if self.bridge is None else self.bridge.W
         return self.learner.held, self.lately.held, of[2], self.blend.errors, bridge
 
     def __getstate__(self) -> dict[str, Any]:
         """Copied without what is held for the C file, which a copy makes anew."""
-        return {name: value for name, value in vars(self).items() if name != "_logistic_held"}
+        made_anew = "_logistic_held", "_room", "_said"
+        return {name: value for name, value in vars(self).items() if name not in made_anew}
 
     def learn(self, x: Columns, label: int) -> None:
         """One labelled instance, for all memories, and for the weights of the blend."""

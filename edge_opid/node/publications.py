@@ -157,14 +157,14 @@ class Publications:
             label = UNKNOWN
             self._counts[NodeReason.PREDICTIONS_UNKNOWN] += 1
         if said is not None and confidence is not None:
-            scores, versions = dict(zip(classes, said, strict=True)), (made.model_version, layout)
             return encode_prediction(
                 self._config.format,
                 made.instance,
                 made.time_ms,
                 label,
-                scores,
-                versions,
+                classes,
+                said,
+                (made.model_version, layout),
                 made.predictor,
                 confidence,
             )

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -174,17 +174,32 @@ def encode_prediction(
     instance: InstanceId,
     time_ms: int,
     label: str,
-    scores: Mapping[str, float],
+    classes: tuple[str, ...],
+    said: Sequence[float],
     versions: tuple[int, int],
     predictor: str,
     confidence: float,
 ) -> bytes:
     """The bytes of a `Prediction` made of what was checked when it came: those of `encode_as`.
 
-    `versions`: of the model and of the layout. For what happens at every reading; scores that are
-    not finite go the way of all messages, and are refused there.
+    `said` are the scores of the `classes`, `versions` those of the model and of the layout. For
+    what happens at every reading; scores that are not finite go the way of all messages, and are
+    refused there.
     """
-    if not math.isfinite(sum(scores.values())):
+    finite = math.isfinite(sum(said))
+    if finite and form == "json":
+        number = instance.source, instance.boot, instance.seq, time_ms
+        text = _prediction_form(classes) % (
+            *number,
+            _quoted(label),
+            *said,
+            *versions,
+            predictor,
+            confidence,
+        )
+        return text.encode()
+    scores = dict(zip(classes, said, strict=True))
+    if not finite:
         return encode_as(
             form,
             Prediction(
@@ -198,30 +213,36 @@ def encode_prediction(
                 confidence=confidence,
             ),
         )
-    if form != "json":
-        plain = {"source": instance.source, "boot": instance.boot, "seq": instance.seq}
-        return pack(
-            {
-                "v": SCHEMA_VERSION,
-                "kind": Prediction.kind,
-                "instance": plain,
-                "time_ms": time_ms,
-                "label": label,
-                "scores": scores,
-                "model_version": versions[0],
-                "layout_version": versions[1],
-                "predictor": predictor,
-                "confidence": confidence,
-            }
-        )
-    said = ", ".join([f"{_quoted(name)}: {score!r}" for name, score in scores.items()])
-    return (  # ids and the names of predictors need no escape
-        f'{{"v": {SCHEMA_VERSION}, "kind": "prediction", "instance": {{"source": '
-        f'"{instance.source}", "boot": {instance.boot}, "seq": {instance.seq}}}, '
-        f'"time_ms": {time_ms}, "label": {_quoted(label)}, "scores": {{{said}}}, '
-        f'"model_version": {versions[0]}, "layout_version": {versions[1]}, '
-        f'"predictor": "{predictor}", "confidence": {confidence!r}}}'
-    ).encode()
+    plain = {"source": instance.source, "boot": instance.boot, "seq": instance.seq}
+    return pack(
+        {
+            "v": SCHEMA_VERSION,
+            "kind": Prediction.kind,
+            "instance": plain,
+            "time_ms": time_ms,
+            "label": label,
+            "scores": scores,
+            "model_version": versions[0],
+            "layout_version": versions[1],
+            "predictor": predictor,
+            "confidence": confidence,
+        }
+    )
+
+
+@lru_cache(maxsize=8)
+def _prediction_form(classes: tuple[str, ...]) -> str:
+    """A prediction of these classes as JSON, to be filled in.
+
+    Ids and the names of predictors need no escape.
+    """
+    said = ", ".join([_quoted(name).replace("%", "%%") + ": %r" for name in classes])
+    return (
+        f'{{"v": {SCHEMA_VERSION}, "kind": "{Prediction.kind}", "instance": '
+        '{"source": "%s", "boot": %d, "seq": %d}, "time_ms": %d, "label": %s, "scores": '
+        f'{{{said}}}, "model_version": %d, "layout_version": %d, "predictor": "%s", '
+        '"confidence": %r}'
+    )
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)  # `json.dumps` makes one every time
