@@ -140,12 +140,14 @@ class MqttLink:
             return False
         return self._exchange.offer(message)
 
-    def poll(self, timeout_s: float = 0.0) -> Delivery | None:
+    def poll(self, timeout_s: float | None = 0.0) -> Delivery | None:
         """The next delivery, or None after the timeout, or earlier when an event came in."""
         mailbox = self._mailbox
         self._given_out += 1
         if self._given_out <= DELIVERIES_PER_TURN and (delivery := mailbox.take()) is not None:
             return delivery
+        if timeout_s is None:
+            return None
         self._given_out = 0
         seen, deadline = mailbox.events_seen, time.monotonic() + timeout_s
         self._step(0.0 if len(mailbox) else min(timeout_s, TURN_S))

@@ -48,7 +48,8 @@ class RateLimit:
     def take(self, source: str, now_ms: int) -> bool:
         """Whether this source may send one more reading now; if so, it has."""
         buckets = self._buckets
-        bucket = buckets[source] = buckets.pop(source, None) or _Bucket(float(self._burst), now_ms)
+        bucket = buckets.pop(source, None) or _Bucket(float(self._burst), now_ms)
+        buckets[source] = bucket
         if len(buckets) > self._sources_max:
             del buckets[next(iter(buckets))]
         waited_ms = now_ms - bucket.filled_ms

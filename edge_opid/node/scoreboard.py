@@ -163,8 +163,10 @@ class Scoreboard:
         recent, seen = self._recent, self._seen
         if name not in recent or of not in recent:
             return False
-        mine, common = recent[name], (1 << min(seen[name], seen[of])) - 1
-        only = (mine ^ recent[of]) & common  # where one of the two was right
+        mine = recent[name]
+        only = mine ^ recent[of]  # where one of the two was right …
+        if seen[name] != seen[of]:
+            only &= (1 << min(seen[name], seen[of])) - 1  # … of what both have seen
         both = only.bit_count()
         lead = 2 * (only & mine).bit_count() - both  # over those that were lost
         return lead > 0 and lead > DOUBT * math.sqrt(both)

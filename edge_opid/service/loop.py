@@ -34,7 +34,7 @@ from edge_opid.store import Store, StoreError
 from edge_opid.wire import Channel, NodeTopics, encode_as
 
 RETRY_MS = 1_000  # between two attempts at a disk that refuses
-TICK_S = 0.25  # the longest wait for a message, and for what is due
+TICK_S = 0.5  # the longest wait for a message, and for what is due
 WELCOME_MS = 500  # between two looks for somebody who wants to watch
 STATUS_MS = 3_000  # between two status files
 FAULT_SHOWN_MS = 3_600_000  # how long `degraded` shows a fault of the link that is over
@@ -43,7 +43,8 @@ FAULT_SHOWN_MS = 3_600_000  # how long `degraded` shows a fault of the link that
 class NodeLoop(BaseLoop[SteadyClock]):
     """One node, its link and its store, until somebody calls `stop`."""
 
-    deliveries_per_round = 64  # some 10 ms: the node wants its tick four times a second
+    deliveries_per_round = 64  # some 10 ms: the node wants its tick twice a second
+    looks_again = None  # the next round does, and sends what was predicted with the same call
 
     def __init__(
         self,

@@ -368,37 +368,45 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
     if len(payload) > QUICK_BYTES_MAX:
         return None
     try:
-        found = _each_key_once(
-            msgpack.unpackb(
-                payload,
-                object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
-                max_map_len=LIMITS.map_keys_max,
-                max_array_len=0,
-                max_bin_len=0,
-                max_ext_len=0,
-            )
+        pairs = msgpack.unpackb(
+            payload,
+            object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
+            max_map_len=LIMITS.map_keys_max,
+            max_array_len=0,
+            max_bin_len=0,
+            max_ext_len=0,
         )
+        if Reading.kind in by_kind and (usual := _usual_reading(pairs)) is not None:
+            return usual
+        found = _each_key_once(pairs)
         version, record = found.pop("v"), by_kind[found.pop("kind")]
         if type(version) is not int or version != SCHEMA_VERSION:
             return None
-        usual = _usual_reading(found) if record is Reading else None
-        return _built(record, found) if usual is None else usual
+        return _built(record, found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
 
 
-def _usual_reading(found: dict[str, Any]) -> Reading | None:
-    """The reading of these fields, each looked at where it stands; None if any is not as usual."""
-    boot, seq, time_ms, label = found["boot"], found["seq"], found["time_ms"], found.get("label")
-    pairs = found["values"]
-    if type(pairs) is not tuple or not 0 < len(pairs) <= LIMITS.sensors_max:
+USUAL_KEYS = ("v", "kind", "boot", "seq", "time_ms", "values", "label")
+
+
+def _usual_reading(pairs: Any) -> Reading | None:
+    """A reading as our own senders write it, each field looked at where it stands; None else."""
+    if type(pairs) is not tuple or not 6 <= len(pairs) <= 7:
         return None
-    names, values = zip(*pairs, strict=True)
-    ids = as_ids(names)
+    keys, found = zip(*pairs, strict=True)
+    if keys != USUAL_KEYS[: len(keys)]:
+        return None
+    version, kind, boot, seq, time_ms, table, *rest = found
+    if type(table) is not tuple or not 0 < len(table) <= LIMITS.sensors_max:
+        return None
+    names, values = zip(*table, strict=True)
+    ids, label = as_ids(names), rest[0] if rest else None
     if (
         ids is not None
-        and len(found) == (5 if "label" in found else 4)
-        and type(boot) is type(seq) is type(time_ms) is int
+        and type(version) is type(boot) is type(seq) is type(time_ms) is int
+        and version == SCHEMA_VERSION
+        and kind == Reading.kind
         and 0 <= boot <= INTEGER_MAX
         and 1 <= seq <= INTEGER_MAX
         and 0 <= time_ms <= INTEGER_MAX
