@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from functools import lru_cache
 from typing import Any
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
@@ -57,7 +58,6 @@ KINDS = {
     140: LinkReason.BAD_CREDENTIALS,
 }
 TAKEN_OVER = 142
-FAILURES = 128  # reasons from here on
 
 GOODBYE_S = 1.0  # for the network to take what is left to say
 UPKEEP_S = 0.5  # between two looks at the keep-alive and at what is not confirmed
@@ -339,7 +339,7 @@ class Connection:
 
     def _take_confirmation(self, packet: bytes) -> None:
         packet_id, reason = read_puback(packet)
-        failure = None if reason < FAILURES else _words_of(reason)
+        failure = _failure_of(reason) if reason else None
         self._exchange.confirm(packet_id, failure, time.monotonic())
 
     def _let_paho_read(self) -> None:
@@ -459,12 +459,14 @@ def _kind_of(error: OSError | ValueError) -> LinkReason:
     return LinkReason.NOT_TRUSTED if untrusted else LinkReason.UNREACHABLE
 
 
-def _words_of(reason: int) -> str:
-    """Why the broker did not take a publication."""
+@lru_cache(maxsize=16)  # "no matching subscribers" may come for every publication
+def _failure_of(reason: int) -> str | None:
+    """Why the broker did not take a publication; None where it did."""
     try:
-        return str(ReasonCode(PacketTypes.PUBACK, identifier=reason))
-    except (KeyError, ValueError):  # one that MQTT does not know
-        return f"reason {reason}"
+        known = ReasonCode(PacketTypes.PUBACK, identifier=reason)
+    except (KeyError, ValueError):
+        raise PacketError(f"the broker sent a PUBACK with reason {reason}, which is none") from None
+    return str(known) if known.is_failure else None
 
 
 def _nothing(*_: object) -> None:

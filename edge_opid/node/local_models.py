@@ -70,13 +70,12 @@ class LocalModels(Memories):
             x = np.empty(width, np.float32)
             places = STEPS.encode(held, values, x)
             if places is not None:
-                return x, self._ids([self.layout.names[place] for place in places])
+                names = self.layout.names
+                return x, self._ids([names[place] for place in places]) if places else ()
         x, roles = self.layout.encode_and_gate(self.by_role(values))
         return x, self._ids(roles)
 
     def _ids(self, roles: Sequence[str]) -> tuple[str, ...]:
-        if not roles:
-            return ()
         return tuple(sensor.id for sensor in self.sensors.values() if sensor.role in roles)
 
     def _held_layout(self) -> tuple[Any, int]:

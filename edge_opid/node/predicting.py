@@ -28,8 +28,9 @@ def encoded_and_gated(
     state: NodeState, values: Mapping[str, float]
 ) -> tuple[Columns | None, tuple[str, ...]]:
     """The same, and the sensors whose values are at the gate or beyond."""
-    usable = state.warmup is None or state.warmup.usable
-    return state.local_models.encode_and_gate(values) if usable else (None, ())
+    if state.warmup is None or state.warmup.usable:
+        return state.local_models.encode_and_gate(values)
+    return None, ()
 
 
 def predicted(

@@ -62,7 +62,7 @@ class NodeLoop(BaseLoop[SteadyClock]):
         poll_s: float = TICK_S,
     ) -> None:
         super().__init__(link, clock, systemd, poll_s)
-        self._node = node
+        self._node, self._store = node, store
         topics = NodeTopics(node.config.site, node.config.node)
         self._label_topic = str(topics.to(Channel.LABEL))
         self._prediction_topic = str(topics.to(Channel.PREDICTION))
@@ -124,10 +124,11 @@ class NodeLoop(BaseLoop[SteadyClock]):
     def _handle(self, delivery: Delivery) -> bool:
         now_ms = self._clock.now_ms()
         topic, payload, retained = delivery.topic, delivery.payload, delivery.retain
-        learned = self._node.tally.counts[NodeReason.LEARNED] if self._watchers else 0
+        watchers = self._watchers or None
+        learned = 0 if watchers is None else self._node.tally.counts[NodeReason.LEARNED]
         actions = self._node.handle(topic, payload, now_ms, delivery, retained)
-        if self._watchers:
-            self._show(self._watchers, topic, payload, actions, learned)
+        if watchers is not None:
+            self._show(watchers, topic, payload, actions, learned)
         self._perform(actions)
         return not self._journal.waiting
 
@@ -192,7 +193,7 @@ class NodeLoop(BaseLoop[SteadyClock]):
     def _perform(self, actions: Sequence[Action]) -> None:
         """Do all of it; only then is the node's state that of the records in the store."""
         self._do(actions)
-        if self._journal.store.committed != self._looked_at:
+        if self._store.committed != self._looked_at:
             self._snapshot()
 
     def _do(self, actions: Sequence[Action]) -> None:
