@@ -23,10 +23,10 @@ import platform
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.common.command import add_json_option, command_line, write_json
 from benchmarks.common.measuring import memory_mb
@@ -55,6 +55,9 @@ from firmware_sim.live.processes import Child
 PACES = {"10 a second": 10.0, "100 a second": 100.0}
 SATURATED = "saturated"
 MEMORY_READINGS = 30_000
+WARM = 256  # readings of the first round
+SLOW = {"sklearn": 8}
+"""It takes ten times as long as the others, and no aim is about it: a share of the readings."""
 Figures = dict[str, float]
 AIMS = {
     (SATURATED, "river"): (0.8, 0.6),
@@ -64,6 +67,17 @@ AIMS = {
 }
 """The most that a node may take of a peer's processor time, with few sensors and with many."""
 MEMORY_AIM_MB = 6.0
+
+
+class Effort(NamedTuple):
+    """How much is measured: rounds of so many readings, and seconds at a pace."""
+
+    rounds: int
+    each_round: int
+    seconds: float
+
+
+QUICK, FULL = Effort(3, 1_280, 5.0), Effort(7, 2_560, 20.0)
 
 
 @contextmanager
@@ -84,38 +98,49 @@ def brokers(folder: Path) -> Iterator[tuple[int, int]]:
 
 
 def compare(
-    folder: Path, port: int, size: str, qos: int, rounds: int, count: int, seconds: float
-) -> dict[str, dict[str, Figures]]:
-    """Every contender's figures under every load: load → contender → figure."""
-    found: dict[str, dict[str, Figures]] = {}
+    folder: Path, port: int, size: str, qos: int, effort: Effort, known: Collection[str]
+) -> Iterator[tuple[str, dict[str, Figures]]]:
+    """Every contender's figures under every load that is not known yet: contender → figure."""
+    loads = {SATURATED: 0.0, **(PACES if qos else {})}
+    if loads.keys() <= set(known):
+        return
     with contenders(folder, size, port, qos) as all_of:
-        found[SATURATED] = saturated(port, all_of, size, rounds, count)
-        boot = rounds + 2
-        for load, per_s in PACES.items() if qos else ():
-            number = max(20, int(seconds * min(per_s, 30.0)))
-            packets = {
-                each.name: readings(each.reading_topic, size, number, boot) for each in all_of
-            }
-            found[load] = {
-                name.split(",")[0]: {
-                    "cpu_us": pace.cpu_us,
-                    "p50_ms": pace.percentile(50),
-                    "p99_ms": pace.percentile(99),
-                }
-                for name, pace in paced(port, all_of, packets, per_s).items()
-            }
-            boot += 1
-    return found
+        for place, (load, per_s) in enumerate(loads.items(), 1):
+            if load in known:
+                continue
+            boot = 100 * place
+            if load == SATURATED:
+                yield load, saturated(port, all_of, size, boot, effort)
+            else:
+                yield load, at_pace(port, all_of, size, boot, per_s, effort.seconds)
+
+
+def at_pace(
+    port: int, all_of: list[Contender], size: str, boot: int, per_s: float, seconds: float
+) -> dict[str, Figures]:
+    """All of them in one run, each reading of one followed by that of the next."""
+    number = max(20, int(seconds * min(per_s, 30.0)))
+    packets = {each.name: readings(each.reading_topic, size, number, boot) for each in all_of}
+    return {
+        name.split(",")[0]: {
+            "cpu_us": pace.cpu_us,
+            "p50_ms": pace.percentile(50),
+            "p99_ms": pace.percentile(99),
+        }
+        for name, pace in paced(port, all_of, packets, per_s).items()
+    }
 
 
 def saturated(
-    port: int, all_of: list[Contender], size: str, rounds: int, count: int
+    port: int, all_of: list[Contender], size: str, boot: int, effort: Effort
 ) -> dict[str, Figures]:
     """All of them in turns; the first round only warms up."""
     cpu_us: dict[str, list[float]] = {each.name: [] for each in all_of}
-    for boot in range(1, rounds + 2):
+    for turn in range(effort.rounds + 1):
         for each in all_of:
-            packets = readings(each.reading_topic, size, count if boot > 1 else 256, boot)
+            slow = SLOW.get(each.name.split(",")[0], 1)
+            count = effort.each_round // slow if turn else WARM // slow
+            packets = readings(each.reading_topic, size, count, boot + turn)
             cpu_us[each.name].append(saturate(port, each, packets))
     own = cpu_us[all_of[0].name]
     return {
@@ -251,25 +276,26 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     add_json_option(parser)
     options = parser.parse_args()
-    rounds, count, seconds = (3, 1_280, 5.0) if options.quick else (7, 2_560, 20.0)
+    effort = QUICK if options.quick else FULL
     print(f"{platform.machine()}, Python {platform.python_version()}\n")
-    figures = read_figures(options.json)
-    found, used = figures["found"], figures["memory"]
+    measured = read_figures(options.json)
+    found, used = measured["found"], measured["memory"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         certificates(folder)
         with brokers(folder) as ports:
             for qos, size in itertools.product((1, 0), options.sizes):
-                part = f"{size}, QoS {qos}"
-                if part not in found:
-                    where = folder / f"{size}-{qos}"
-                    found[part] = compare(where, ports[0], size, qos, rounds, count, seconds)
-                    write_json(options.json, figures)
-                for load, measured in found[part].items():
-                    print(table(load, measured, size, qos), flush=True)
+                part = found.setdefault(f"{size}, QoS {qos}", {})
+                for load, figures in part.items():
+                    print(table(load, figures, size, qos), flush=True)
+                where = folder / f"{size}-{qos}"
+                for load, figures in compare(where, ports[0], size, qos, effort, [*part]):
+                    part[load] = figures
+                    write_json(options.json, measured)
+                    print(table(load, figures, size, qos), flush=True)
             if not used:
                 used.update(memory(folder, ports))
-                write_json(options.json, figures)
+                write_json(options.json, measured)
     print(
         f"resident, D = 125, TLS, signed, after {MEMORY_READINGS:,} readings: "
         f"{used['node_mb']:.1f} MB (at the most {used['most_mb']:.1f}), interpreter with numpy, "
