@@ -36,6 +36,7 @@ from benchmarks.node.contenders import (
     KEY,
     SITE,
     SIZES,
+    WINDOW,
     Contender,
     client,
     contenders,
@@ -181,13 +182,13 @@ def in_windows(port: int, contender: Contender, size: str, count: int, boot: int
     """As `Source` sends: never more than 256 on their way."""
     ack_topic = str(contender.topics.to(Channel.ACK, "s"))
     with client(port, "hearer", ack_topic) as hearer, client(port, "sender") as sender:
-        acknowledged = (decode(payload, Ack) for _, payload in hearer.messages())
+        acks = (decode(payload, Ack) for _, payload in hearer.messages())
+        sent = acknowledged = 0
         packets = readings(contender.reading_topic, size, count, boot)
-        for start in range(0, count, 256):
-            window = packets[start : start + 256]
-            sender.send_all(window)
-            while (ack := next(acknowledged)).boot < boot or ack.seq < start + len(window):
-                pass
+        while acknowledged < count:
+            sender.send_all(packets[sent : acknowledged + WINDOW])
+            sent = min(count, acknowledged + WINDOW)
+            acknowledged = next(ack.seq for ack in acks if ack.boot == boot)
 
 
 def memory(folder: Path, ports: tuple[int, int]) -> Figures:
