@@ -23,7 +23,7 @@ from edge_opid.tally import first_bytes
 from edge_opid.wire import Channel, Label, NodeTopics, Undo
 from edge_opid.wire.labels import label_json, millis_of, parse_instance
 
-ANSWER_S = 10.0  # a node looks four times a second
+ANSWER_S = 10.0  # a node looks twice a second
 NUMBER = re.compile(r"[0-9]{1,16}(\.[0-9]+)?")
 TIMES = ("%H:%M", "%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M")
 

@@ -156,9 +156,10 @@ class OnePassLearner(ABC):
 
     def _count_reading(self) -> None:
         """One more reading; see `Settings.evidence_max`."""
+        mine = self.settings
         self._readings += 1
-        self._evidence = self.settings.forgetting * self._evidence + 1
-        if self._evidence > self.settings.evidence_max:
+        self._evidence = mine.forgetting * self._evidence + 1
+        if self._evidence > mine.evidence_max:
             self._halve()
 
     def _halve(self) -> None:

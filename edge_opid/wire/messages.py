@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS
@@ -27,6 +27,7 @@ from edge_opid.wire.schema import (
     Text,
     Whole,
     Yes,
+    setters_of,
 )
 
 Values = Annotated[Mapping[str, float], Table(Identifier(), NumberField(), LIMITS.sensors_max)]
@@ -61,6 +62,18 @@ class InstanceId(Checked):
     boot: Count
     seq: Ordinal
 
+    @classmethod
+    def unchecked(cls, source: str, boot: int, seq: int) -> Self:
+        """The number of a reading whose parts were checked."""
+        made = object.__new__(cls)
+        _put_source(made, source)
+        _put_boot(made, boot)
+        _put_seq(made, seq)
+        return made
+
+
+_put_source, _put_boot, _put_seq = setters_of(InstanceId)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading(Message):
@@ -83,6 +96,22 @@ class Reading(Message):
     time_ms: Millis
     values: Values
     label: Line | None = None
+
+    @classmethod
+    def unchecked(
+        cls, boot: int, seq: int, time_ms: int, values: Mapping[str, float], label: str | None
+    ) -> Self:
+        """A reading of what was checked."""
+        made = object.__new__(cls)
+        _put_reading_boot(made, boot)
+        _put_reading_seq(made, seq)
+        _put_time_ms(made, time_ms)
+        _put_values(made, values)
+        _put_label(made, label)
+        return made
+
+
+_put_reading_boot, _put_reading_seq, _put_time_ms, _put_values, _put_label = setters_of(Reading)
 
 
 @dataclass(frozen=True, slots=True)
