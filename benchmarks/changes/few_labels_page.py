@@ -40,12 +40,14 @@ Written by `make bench-changes LABELS=1` and `make bench-room LABELS=1` from the
 The streams of [many changes](changes.md), and without changes and with all channels room occupancy
 (its first 4,000 readings) and the second file of the office (2,665). A share of the readings is
 labelled, drawn by the seed, and a label comes before the next reading (delay 0), or 10 or 100
-readings late. *last label* is the no-change
-classifier, *majority* the most frequent class, both with the labels known by then; *restart* and
-*zero-fill* are nodes, as on that page; peers are river's, each going on through the changes and
-starting *anew*. **Behind everyone stands the same time layer**, fed with what that method said: the
-row *+ layer* is what it gains. The node publishes *node + layer*. In shuffled streams there is no
-order that the layer could use.
+readings late. *last label* is the no-change classifier, *majority* the most frequent class, both
+with the labels known by then; *restart* and *zero-fill* are nodes, as on that page; peers are
+river's, each going on through the changes and starting *anew*. **Behind everyone stands the same
+time layer**, fed with what that method said: the row *+ layer* is what it gains. The node publishes
+*node + layer*. In shuffled streams there is no order that the layer could use.
+
+**Run before [decision 54](../../docs/decisions/0054-late-labels-judge-gently.md)**, since when the
+layer and the blend of the node's memories differ where there is an order.
 
 *first 100*: of the readings after each change. *κ* is κ-temporal, the share of the last label's
 mistakes that is avoided, for streams in the order of time. *ECE*: the expected calibration error in
