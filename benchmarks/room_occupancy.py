@@ -112,7 +112,9 @@ def forest(seed: int) -> Callable[[Row, int], Any]:
 def few_labels(folder: Path) -> None:
     """The node and its peers at four label rates and three delays, into the page of these."""
     with np.load(folder / "room_occupancy.npz", allow_pickle=False) as file:
-        data = {few_labels_page.ROOM: (file["X"].astype(float), file["y"].astype(np.int64))}
+        data = {"room-all": (file["X"].astype(float), file["y"].astype(np.int64))}
+    with np.load(folder / "occupancy_detection.npz", allow_pickle=False) as file:
+        data["office-all"] = file["X_test"].astype(float), file["y_test"].astype(np.int64)
     out = Path(__file__).resolve().parent / "results"
     few_labels_page.measure(data, out / "few_labels", seeds=1, quick=False)
     print(few_labels_page.report(out))

@@ -26,7 +26,7 @@ from edge_opid.link import (
     TlsFiles,
 )
 from edge_opid.link.background import BackgroundLink
-from edge_opid.link.connection import FIRST_ID, PACKET_IDS, Connection
+from edge_opid.link.connection import FIRST_ID, LAST_ID, Connection
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import read_credentials, tls_context
@@ -361,7 +361,7 @@ def test_publications_of_both_qualities_arrive_in_the_order_they_were_given(
 
 def test_packet_id_in_flight_is_not_given_to_another_message() -> None:
     """A confirmation would be taken for that of the wrong one, and a message would be lost."""
-    options = MqttOptions(client_id="n1", inflight_max=PACKET_IDS)
+    options = MqttOptions(client_id="n1", inflight_max=LAST_ID)
     exchange = Exchange(options)
     connection = Connection(options, exchange, Poller(), MQTT_311)
     taken = range(FIRST_ID, FIRST_ID + 3)
@@ -369,8 +369,9 @@ def test_packet_id_in_flight_is_not_given_to_another_message() -> None:
         exchange.mark_sent(Outgoing("a", b"", 1, False), packet_id, 0.0)
     connection._packet_id = FIRST_ID - 1
     assert connection._next_packet_id() == FIRST_ID + 3
-    connection._packet_id = PACKET_IDS
-    assert connection._next_packet_id() == 1  # never 0, which is none
+    connection._packet_id = LAST_ID
+    assert connection._next_packet_id() == FIRST_ID + 3  # those below are paho's
+    assert connection._window < LAST_ID - FIRST_ID + 1  # or there might be none left to give
 
 
 def test_poll_without_a_timeout_takes_what_is_here_and_leaves_the_network_alone(

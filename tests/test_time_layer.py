@@ -15,8 +15,10 @@ from edge_opid.node.compiled_time_layer import (
     restored_time_layer,
     time_layer,
 )
+from edge_opid.node.predicting import encoded, predicted
 from edge_opid.node.scoreboard import PredictorName
 from edge_opid.node.time_layer import SURE, TimeLayer, logarithm
+from edge_opid.wire import InstanceId
 from tests.support.rig import CLASSES, Rig
 
 OWN = PredictorName.OWN
@@ -197,6 +199,51 @@ def test_classes_that_change_places_keep_what_is_known_of_them() -> None:
 def test_its_logarithm_is_one(x: float) -> None:
     """Plain arithmetic against the C library: twenty operations, each off by 2e-16 at most."""
     assert math.isclose(logarithm(x), math.log(x), rel_tol=1e-12, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [TimeLayer, CompiledTimeLayer])
+def test_it_sees_whether_readings_follow_an_order(kind: type[TimeLayer]) -> None:
+    """Classes that last forty readings, and the same readings shuffled; no label is needed."""
+    stream = Stream(1, lasts=40)
+    _, layer = run(stream, every=10_000, layer=kind(3))
+    _, other = run(stream.shuffled(), every=10_000, layer=kind(3))
+    assert layer.sees_order
+    assert not other.sees_order
+    assert not kind(3).sees_order
+
+
+def test_what_model_and_label_agree_on_is_said_although_the_model_was_surer_at_the_label() -> None:
+    """Labels a hundred minutes late: it was right there and sure, and is less sure now."""
+    layer, waiting = time_layer(2), []
+    for minute in range(1500):
+        truth = minute // 300 % 2
+        seen = layer.evidence([1.0 - truth, 0.0 + truth], OWN, MINUTE_MS * minute)
+        layer.go_on(seen)
+        waiting.append((seen, truth))
+        if minute >= 100:
+            layer.learn(*waiting[minute - 100])
+    unsure = layer.evidence([0.51, 0.49], OWN, MINUTE_MS * 1500)
+    assert (unsure.label, unsure.stays > 0.2) == (0, True)
+    said = layer.probabilities(unsure)
+    assert said.index(max(said)) == 0
+
+
+def test_a_node_blends_its_memories_gently_where_readings_follow_an_order() -> None:
+    """Two nodes: one sees classes that last, the other the same readings shuffled."""
+    rng = random.Random(3)
+    rows = [(k // 40 % 2, rng.gauss(2.0 * (k // 40 % 2), 0.4)) for k in range(400)]
+    shuffled = rng.sample(rows, len(rows))
+    for given, ordered in ((rows, True), (shuffled, False)):
+        rig = Rig.make(sensors=(SensorConfig("a", reference=0.0, scale=1.0),))
+        for seq, (truth, value) in enumerate(given, 1):
+            rig.read(seq, {"a": value}, CLASSES[truth])
+        state = rig.node.state
+        assert state.time_layer.sees_order is ordered
+        x = encoded(state, {"a": 0.9})
+        said = predicted(state, {"a": 0.9}, InstanceId("s", 1, 999), 1_000_000, x)[0].scores
+        gentle, strict = (state.local_models.guess(x, ordered=o)[0][0] for o in (True, False))
+        assert said.tolist() == (gentle if ordered else strict).tolist()
+        assert gentle.tolist() != strict.tolist()
 
 
 def test_a_prediction_says_how_sure_it_is_and_below_the_threshold_that_it_does_not_know() -> None:

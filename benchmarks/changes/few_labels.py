@@ -9,6 +9,7 @@ own only where it is ahead of a peer that has the layer, too.
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -18,11 +19,12 @@ from benchmarks.changes.ours import STEP_MS, OurNode, Restart, ZeroFill
 from benchmarks.changes.peers_river import MODELS, RiverPeer
 from benchmarks.changes.streams import Row, Stage, StagedStream
 from benchmarks.common.few_labels import KNOWN, Flags, Schedule, calibration_error, last_labels
+from edge_opid.node.compiled_time_layer import time_layer
 from edge_opid.node.effects import Predicted
 from edge_opid.node.inputs import apply
 from edge_opid.node.journal_records import Accepted, Labelled
 from edge_opid.node.scoreboard import PredictorName
-from edge_opid.node.time_layer import Evidence, TimeLayer
+from edge_opid.node.time_layer import Evidence
 from edge_opid.wire import InstanceId
 
 FIRST = 100
@@ -128,7 +130,7 @@ class Behind:
     """The time layer behind a contender, and what both of them took."""
 
     def __init__(self, contender: Contender, classes: int) -> None:
-        self.contender, self.layer = contender, TimeLayer(classes)
+        self.contender, self.layer = contender, time_layer(classes)
         self.seen: dict[int, tuple[Evidence, Row]] = {}
         self.seconds = [0.0, 0.0]
         self._start = 0.0
@@ -138,8 +140,8 @@ class Behind:
         self._begin()
         alone = list(self.contender.probabilities(place, row))
         self._end(0)
-        seen = self.layer.evidence(alone, self.contender.predictor, STEP_MS * (place + 1))
-        told = self.layer.probabilities(seen)
+        now = STEP_MS * (place + 1)
+        seen, told = self.layer.answer(array("d", alone), self.contender.predictor, now)
         self.layer.go_on(seen)
         self._end(1)
         if labelled:

@@ -4,6 +4,7 @@
     python -m benchmarks.time_order --quick             # one small cell, into out/time
     python -m benchmarks.time_order --streams room dna  # some of them; development ones, too
     python -m benchmarks.time_order --report            # only the page, from what is there
+    python -m benchmarks.time_order --development       # what choices are made on, into out/time
 
 Every stream is predicted, reading by reading, at four label rates and three delays; the seed draws
 which readings are labelled, and in the simulator's worlds all that happens. Interrupted runs go on
@@ -41,7 +42,7 @@ from benchmarks.common.few_labels import (
 from benchmarks.time_order.node import Death, predictions
 from benchmarks.time_order.peer import peer_run
 from benchmarks.time_order.report import report
-from benchmarks.time_order.streams import REPORTED, STREAMS, TimedStream
+from benchmarks.time_order.streams import DEVELOPMENT, REPORTED, STREAMS, TimedStream
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -128,6 +129,7 @@ def main() -> None:
     """Measure, then write the page."""
     parser = command_line(__doc__)
     parser.add_argument("--quick", action="store_true", help="one small stream, one seed")
+    parser.add_argument("--development", action="store_true", help="the development streams")
     parser.add_argument("--report", action="store_true", help="measure nothing, write the page")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path)
@@ -137,8 +139,11 @@ def main() -> None:
     parser.add_argument("--delays", nargs="+", type=int, default=list(DELAYS))
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    options.out = options.out or ROOT / ("out/time" if options.quick else "benchmarks/results")
+    aside = options.quick or options.development
+    options.out = options.out or ROOT / ("out/time" if aside else "benchmarks/results")
     options.folder = options.out / "time_order"
+    if options.development:
+        options.streams = list(DEVELOPMENT)
     if options.quick:
         options.streams, options.seeds = ["office-test"], 1
         options.rates, options.delays = [0.1], [0, 10]

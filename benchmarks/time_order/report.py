@@ -192,6 +192,11 @@ STREAM_TITLES = {
     "digits": "digits, shuffled",
     **{n: n for n in ("greenhouse", "street", "machine")},
     **{f"{n}-7": f"{n}, development" for n in ("greenhouse", "street", "machine")},
+    "office-train-4000": "Office, first file, later",
+    "office-test2-4000": "Office, third file, later",
+    "office-train-backwards": "Office, first file, backwards",
+    "office-train-4000-backwards": "Office, first file, later, backwards",
+    "office-test2-4000-backwards": "Office, third file, later, backwards",
 }
 
 

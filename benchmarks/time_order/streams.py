@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,14 +55,20 @@ def room(folder: Path) -> TimedStream:
     return TimedStream("room", X[:READINGS_MAX], y[:READINGS_MAX], 1000 * t, 4, 8, 1.0)
 
 
-def office(folder: Path, part: str) -> TimedStream:
-    """Whether an office is occupied: five channels, every minute."""
+def office(folder: Path, part: str, first: int = 0) -> TimedStream:
+    """Whether an office is occupied: five channels, every minute, from the `first` reading on."""
     with np.load(folder / "occupancy_detection.npz", allow_pickle=False) as file:
-        X, y, t = (file[f"{what}_{part}"][:READINGS_MAX] for what in "Xyt")
+        X, y, t = (file[f"{what}_{part}"][first : first + READINGS_MAX] for what in "Xyt")
     return TimedStream(
         f"office-{part}", X.astype(float), y.astype(np.int64),
         1000 * t.astype(np.int64), 2, 8, 1.0,
     )  # fmt: skip
+
+
+def backwards(stream: TimedStream) -> TimedStream:
+    """From the last reading to the first: the same rooms, in which other things happen."""
+    times = stream.times_ms[0] + stream.times_ms[-1] - stream.times_ms[::-1]
+    return replace(stream, X=stream.X[::-1], y=stream.y[::-1], times_ms=times)
 
 
 def world(name: str, seed: int) -> TimedStream:
@@ -125,14 +131,29 @@ def _both(path: Path) -> tuple[Floats, Ints]:
 
 Maker = Callable[[Path, int], TimedStream]
 """A stream from the folder of the data and the run's number, which makes another world."""
+
+
+def _office(part: str, first: int, *, back: bool = False) -> Maker:
+    def make(folder: Path, _: int) -> TimedStream:
+        found = office(folder, part, first)
+        return backwards(found) if back else found
+
+    return make
+
+
 DEVELOPMENT: dict[str, Maker] = {
-    "office-train": lambda folder, _: office(folder, "train"),
+    "office-train": _office("train", 0),
+    "office-train-4000": _office("train", READINGS_MAX),
+    "office-test2-4000": _office("test2", READINGS_MAX),
+    "office-train-backwards": _office("train", 0, back=True),
+    "office-train-4000-backwards": _office("train", READINGS_MAX, back=True),
+    "office-test2-4000-backwards": _office("test2", READINGS_MAX, back=True),
     "greenhouse-7": lambda _, number: world("greenhouse", 7 + number),
     "street-7": lambda _, number: world("street", 7 + number),
     "machine-7": lambda _, number: world("machine", 7 + number),
     "digits": lambda folder, _: digits(folder),
 }
-"""What the choices were made on."""
+"""What the choices were made on. The page has the first 4,000 readings of the third file."""
 REPORTED: dict[str, Maker] = {
     "room": lambda folder, _: room(folder),
     "office-test": lambda folder, _: office(folder, "test"),

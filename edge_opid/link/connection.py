@@ -44,8 +44,7 @@ from edge_opid.link.versions import MQTT_5
 from edge_opid.reasons import LinkReason
 
 PACKET_BYTES_MAX = 268_435_455  # MQTT's own limit, for a broker that names none
-PACKET_IDS = 65_535  # of which paho takes those of its subscriptions, from 1 on …
-FIRST_ID = 32_768  # … and we those of publications, from here on
+FIRST_ID, LAST_ID = 32_768, 65_535  # of publications; paho numbers its subscriptions from 1 on
 
 UNSUPPORTED_PROTOCOL = 132
 # Malformed client id, bad user or password, not authorised, banned, bad authentication method:
@@ -85,7 +84,7 @@ class Connection:
         self._options = options
         self._exchange = exchange
         self._poller = poller
-        self._window = options.inflight_max
+        self._window = min(options.inflight_max, LAST_ID - FIRST_ID)  # one id is always free
         self._packet_bytes_max = PACKET_BYTES_MAX
         self._subscribing: dict[int, list[str]] = {}  # packet id → filters
         self._packet_id = FIRST_ID - 1  # of the last publication
@@ -256,7 +255,7 @@ class Connection:
         name = topic.encode()
         size = len(name) + len(payload) + HEADER_BYTES
         if size > self._packet_bytes_max:
-            reason = f"{size} bytes, and the broker takes at most {self._packet_bytes_max}"
+            reason = f"{size} bytes, and the broker accepts at most {self._packet_bytes_max}"
             self._exchange.refuse(message, reason)
             return
         packet_id = self._next_packet_id() if qos else 0
@@ -273,12 +272,13 @@ class Connection:
         self._exchange.mark_sent(message, packet_id, now_s)
 
     def _next_packet_id(self) -> int:
-        """One that no publication in flight has."""
-        packet_id = self._packet_id % PACKET_IDS + 1
-        while self._exchange.is_in_flight(packet_id):
-            packet_id = packet_id % PACKET_IDS + 1
-        self._packet_id = packet_id
-        return packet_id
+        """One that no publication in flight has; the window leaves one free."""
+        packet_id = self._packet_id
+        while True:
+            packet_id = packet_id + 1 if packet_id < LAST_ID else FIRST_ID
+            if not self._exchange.is_in_flight(packet_id):
+                self._packet_id = packet_id
+                return packet_id
 
     def _wait(self, wait_s: float) -> bool:
         """Whether there is something to read."""
@@ -378,7 +378,7 @@ class Connection:
             return
         self.accepted = True
         granted = getattr(properties, "ReceiveMaximum", 65_535)
-        self._window = min(self._options.inflight_max, granted)
+        self._window = min(self._window, granted)
         self._packet_bytes_max = getattr(properties, "MaximumPacketSize", PACKET_BYTES_MAX)
         self._exchange.begin_connection(Connected(flags.session_present, self.protocol))
 

@@ -28,7 +28,7 @@
 #include "memories.h"
 #include "layout.h"
 
-#define INTERFACE 4 /* counts the changes that Python has to know of: also in __init__.py */
+#define INTERFACE 5 /* counts the changes that Python has to know of: also in __init__.py */
 #define COLUMNS_MOST 100000 /* far above what memory allows: sizes computed from it do not overflow */
 #define LANES 8
 #define SLAB 32 /* columns are padded to the height of their slab of 32: see packing.py */
@@ -617,20 +617,21 @@ static PyObject *winners(const float *rows, int count, Py_ssize_t classes) {
 }
 
 PyDoc_STRVAR(guess_doc,
-"guess(long, lately, logistic, errors, bridge, x, scores, room)\n\n"
+"guess(long, lately, logistic, errors, bridge, x, scores, room, ordered)\n\n"
 "What the memories say of x: float32 rows for all together, long, lately, logistic and, where there\n"
 "is one, the bridge. Returns the class that each says; None where x has a value beyond the limit.\n"
-"`room`: classes doubles of working space.");
+"`room`: classes doubles of working space. `ordered`: readings follow each other in time.");
 
 static PyObject *guess(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
     memories_t m = {.all = {.count = 0}};
     PyObject *found = NULL;
-    if (!expect(count, 8, "guess") || !take_memories(&m, args)) goto done;
+    if (!expect(count, 9, "guess") || !take_memories(&m, args)) goto done;
     Py_ssize_t n_scores = (1 + m.voices) * m.classes, n_room = m.classes;
     float *scores = take(&m.all, args[6], 'f', &n_scores, 1);
     double *room = scores ? take(&m.all, args[7], 'd', &n_room, 1) : NULL;
-    if (!room) goto done;
+    const int ordered = room ? PyObject_IsTrue(args[8]) : -1;
+    if (ordered < 0) goto done;
     const Py_ssize_t bad = read_columns(&m, args[5]);
     if (bad == -2) goto done;
     if (bad >= 0) {
@@ -650,7 +651,7 @@ static PyObject *guess(PyObject *module, PyObject *const *args, Py_ssize_t count
         }
         for (Py_ssize_t k = 0; k < m.classes; k++) row[k] = (float)room[k];
     }
-    blend_of(m.errors, scores + m.classes, m.voices, m.classes, room, scores);
+    blend_of(m.errors, scores + m.classes, m.voices, m.classes, ordered, room, scores);
     found = winners(scores, 1 + m.voices, m.classes);
 done:
     release(&m.all);

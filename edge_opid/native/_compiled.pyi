@@ -47,6 +47,7 @@ def guess(
     x: Floats,
     scores: NDArray[np.float32],
     room: NDArray[np.float64],
+    ordered: bool,
     /,
 ) -> tuple[int, ...] | None: ...
 def learn_all(

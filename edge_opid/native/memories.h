@@ -69,7 +69,8 @@ static void blend_record(double *errors, const double *said, int voices, Py_ssiz
 
 /* The weighted mean of what was said (float32, voices x classes); no record counts as the best. */
 static void blend_of(const double *errors, const float *said, int voices, Py_ssize_t classes,
-                     double *room, float *blended) {
+                     int ordered, double *room, float *blended) {
+    const int squarings = ordered ? 0 : SQUARINGS;
     double best = HUGE_VAL, total = 0;
     for (int voice = 0; voice < voices; voice++)
         if (errors[2 * voice + 1] > 0) {
@@ -83,7 +84,7 @@ static void blend_of(const double *errors, const float *said, int voices, Py_ssi
         const double count = errors[2 * voice + 1];
         const double mean = count > 0 ? errors[2 * voice] / count : best;
         double weight = best / (mean > best ? mean : best);
-        for (int i = 0; i < SQUARINGS; i++) weight *= weight;
+        for (int i = 0; i < squarings; i++) weight *= weight;
         total += weight;
         for (Py_ssize_t k = 0; k < classes; k++) room[k] += weight * said[voice * classes + k];
     }

@@ -411,6 +411,8 @@ static void learn_truth(layer_t *m, const evidence_t *e, int predictor, Py_ssize
     if (s->label < 0 || fabs(s->time_ms - *e->time_ms) <= fabs(s->time_ms - s->label_ms)) {
         s->label = (double)truth;
         s->label_ms = *e->time_ms;
-        memcpy(m->then, e->now, (size_t)m->classes * sizeof(double));
+        memcpy(room, e->now, (size_t)m->classes * sizeof(double));
+        make_likely(room, m->classes);
+        for (Py_ssize_t k = 0; k < m->classes; k++) m->then[k] = (1 - room[truth]) * e->now[k];
     }
 }

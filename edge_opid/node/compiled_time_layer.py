@@ -16,10 +16,20 @@ from numpy.typing import NDArray
 
 from edge_opid import native
 from edge_opid.node.scoreboard import PredictorName
-from edge_opid.node.time_layer import AGES, SURE, Evidence, Floats, TimeLayer
+from edge_opid.node.time_layer import (
+    AGES,
+    IN_ORDER,
+    SURE,
+    Evidence,
+    Floats,
+    TimeLayer,
+    order_of_scores,
+)
 
 PLACES = {name: place for place, name in enumerate(PredictorName)}
 FEATURES = 5
+ORDER = 2 * FEATURES + 3 * len(PLACES) + 2 * len(SURE) + 14
+"""Where the numbers about the order of scores begin."""
 STEPS: Any = native.available.get("compiled")
 
 
@@ -84,6 +94,11 @@ class CompiledTimeLayer(TimeLayer):
     def probabilities(self, seen: Evidence) -> list[float]:
         """How probable each class is: what was found, as surely as such findings were right."""
         return self._in_python().probabilities(seen)
+
+    @property
+    def sees_order(self) -> bool:
+        """Whether readings follow each other in the order of time, by their scores."""
+        return order_of_scores(*self._numbers[ORDER : ORDER + 3]) >= IN_ORDER
 
     def go_on(self, seen: Evidence) -> None:
         """Count this instance among the last ones from now on."""

@@ -24,7 +24,7 @@ from edge_opid.node.time_layer import TimeLayer
 
 READINGS = 500
 KNOTS = (-8.0, -1.0, 0.5, 2.0, 8.0)
-DIGESTS = {"memories": "714c950936c4e6ef", "time layer": "a137b728a4e0a133"}
+DIGESTS = {"memories": "1614f04005c8808d", "time layer": "638ffa69a25e1675"}
 
 
 def digest_of_memories() -> str:
@@ -40,9 +40,9 @@ def digest_of_memories() -> str:
     bridge = plain_readings(layout.width, 3)[0].T.copy()
     rows, said, told = np.empty((5, 3), np.float32), np.empty((4, 3)), hashlib.sha256()
     X, y = plain_readings(3, READINGS)
-    for values, label in zip(X.tolist(), y.tolist(), strict=True):
+    for place, (values, label) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
         x = layout.encode(dict(zip("abc", values, strict=True)))
-        winners = steps.guess(*held, bridge, x, rows, np.empty(3))
+        winners = steps.guess(*held, bridge, x, rows, np.empty(3), place % 2 == 1)
         steps.learn_all(*held, bridge, x, label, said, True)
         told.update(x.tobytes() + rows.tobytes() + bytes(winners) + said.tobytes())
     for array in (memory.weights, memory.squares, np.array(blend.errors)):

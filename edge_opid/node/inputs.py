@@ -257,7 +257,7 @@ def _class_of(state: NodeState, label: str | None) -> int | None:
 
 def _no_class(state: NodeState, label: str) -> Noted:
     known = ", ".join(state.settings.classes)
-    return Noted(NodeReason.UNKNOWN_CLASS, f"{label!r} is none of the classes {known}", label)
+    return Noted(NodeReason.UNKNOWN_CLASS, f"{label!r} is not one of the classes {known}", label)
 
 
 def _take_label(state: NodeState, change: Labelled) -> list[Effect]:
@@ -309,7 +309,7 @@ def _meant_now(state: NodeState, change: Labelled) -> list[Entry] | Refusal:
     if found.reason != NodeReason.LABEL_UNKNOWN_INSTANCE:
         return found
     if not state.standing_truth.has_news_for(change.label):
-        why = "no sensor has spoken since this was said last"
+        why = "no sensor has reported since this was last said"
         return Refusal(NodeReason.LABEL_ALREADY_LABELLED, why)
     return []
 

@@ -235,7 +235,8 @@ def _check_format(what: str, written: int) -> None:
     age = "an older" if written < FORMAT else "a newer"
     raise JournalError(
         f"a {what} was written by {age} edge-opid (format {written}, this one reads {FORMAT}): run "
-        "that version on this state, or move the state away to begin anew; nothing was changed"
+        "that version on this state, or move the state away to start from scratch; nothing was "
+        "changed"
     )
 
 

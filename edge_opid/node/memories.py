@@ -156,19 +156,24 @@ class Memories:
 
     # -- predicting and learning ---------------------------------------------------------------
 
-    def guess(self, x: Columns) -> tuple[Columns, dict[PredictorName, int]]:
-        """What they say, a row for each of `SAID`, and the class that each says."""
+    def guess(
+        self, x: Columns, *, ordered: bool = False
+    ) -> tuple[Columns, dict[PredictorName, int]]:
+        """What they say, a row for each of `SAID`, and the class that each says.
+
+        `ordered`: whether readings follow each other in the order of time, for `Blend.of`.
+        """
         names = SAID_ALONE if self.bridge is None else SAID
         if STEPS is None:
-            rows = self._scores_by_numpy(x)
+            rows = self._scores_by_numpy(x, ordered=ordered)
             return rows, dict(zip(names, rows.argmax(axis=1).tolist(), strict=True))
         rows = np.empty((len(names), self.learning.classes), np.float32)
-        winners = STEPS.guess(*self._held(), x, rows, self._room)
+        winners = STEPS.guess(*self._held(), x, rows, self._room, ordered)
         if winners is None:
             self.learner.predict_one(x)  # which says what is beyond its limit
         return rows, dict(zip(names, winners, strict=True))
 
-    def _scores_by_numpy(self, x: Columns) -> Columns:
+    def _scores_by_numpy(self, x: Columns, *, ordered: bool) -> Columns:
         """The same without the C file, to the same bits where the ridge learners' are."""
         found = {
             PredictorName.LONG: self.learner.predict_one(x),
@@ -177,7 +182,7 @@ class Memories:
         }
         if self.bridge is not None:
             found[PredictorName.BRIDGE] = in_order(x, self.bridge.W).astype(np.float32)
-        return np.array([self.blend.of(found), *found.values()])
+        return np.array([self.blend.of(found, ordered=ordered), *found.values()])
 
     def scores(self, x: Columns) -> dict[PredictorName, Columns]:
         """What the learners, and the bridge where there is one, say: together (own), and each."""
@@ -243,13 +248,17 @@ class Memories:
         if 2 * self.learner.evidence < before + 2:  # it has halved what it knew, to go on
             self.generation += 1
 
-    def unlearn(self, x: Columns, label: int, since: int) -> None:
-        """Take back an instance of this generation, after which `since` others were learned.
+    def unlearn(self, lessons: Sequence[tuple[Columns, int, int]]) -> None:
+        """Take back instances of this generation: columns, label, how many were learned since.
 
-        The ridge learners subtract it, exactly. What takes steps keeps it.
+        The ridge learners subtract them, exactly. What takes steps keeps them.
         """
+        if not lessons:
+            return
+        X, labels, since = zip(*lessons, strict=True)
         for learner in (self.learner, self.lately):
-            learner.unlearn_one(x, label, learner.settings.forgetting**since)
+            weights = learner.settings.forgetting ** np.array(since, float)
+            learner.unlearn_many(np.array(X), labels, weights)
 
     def observe(self, x: Columns) -> None:
         """One instance, whether it will have a label or not: how the sensors go together."""

@@ -420,7 +420,7 @@ class Node:
         if label is None:
             self.tally.note(NodeReason.TRUTH_FIELD_MISSING, why=f"no {config.field} in it")
         elif label not in classes:
-            why = f"{label!r} is none of the classes {', '.join(classes)}"
+            why = f"{label!r} is not one of the classes {', '.join(classes)}"
             self.tally.note(NodeReason.UNKNOWN_CLASS, why=why)
         elif not self._label_rate.take("", now_ms):
             self.tally.note(NodeReason.LABEL_RATE_LIMITED)
@@ -439,7 +439,7 @@ class Node:
         source = foreign.source_of(topic)
         missing = len(foreign.sensors) - len(values) - len(unfit)
         if missing > 0:
-            why = f"{missing} of {len(foreign.sensors)} fields are not there"
+            why = f"{missing} of {len(foreign.sensors)} fields are missing"
             self.tally.note(NodeReason.FOREIGN_FIELDS_MISSING, missing, why=why)
         for error in unfit:
             self.tally.note(NodeReason.FOREIGN_FIELDS_UNFIT, why=str(error))

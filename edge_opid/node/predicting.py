@@ -91,7 +91,7 @@ def _guesses(
     guesses, rows = {FREQUENT: state.frequency.winner}, None
     local_models = state.local_models
     if x is not None:
-        rows, local = local_models.guess(x)
+        rows, local = local_models.guess(x, ordered=state.time_layer.sees_order)
         guesses |= local
     pushed: dict[PredictorName, Columns] = {}
     if state.pushed_models:

@@ -215,7 +215,7 @@ class Recent:
             return Refusal(NodeReason.LABEL_UNKNOWN_INSTANCE, f"no recent instance {which}")
         if entry.lesson is not None:
             return Refusal(
-                NodeReason.LABEL_ALREADY_LABELLED, f"the instance {which} has a label already"
+                NodeReason.LABEL_ALREADY_LABELLED, f"the instance {which} already has a label"
             )
         return entry
 

@@ -236,6 +236,10 @@ class Blend:
     fourth power of the best one's squared error over one's own: where the world drifts, the
     learner that lags behind soon counts for nothing.
 
+    Where readings follow each other in the order of time (`ordered`) it is the first power. There
+    an error says less: when a label is learned its neighbours just have been, which flatters the
+    learner that forgets, and the fewer or later the labels are, the older is what they judge.
+
     >>> blend = Blend()
     >>> long, lately = PredictorName.LONG, PredictorName.LATELY
     >>> scores = {long: np.array([0.2, 0.8]), lately: np.array([0.6, 0.4])}
@@ -260,7 +264,9 @@ class Blend:
                 off += (score - (k == truth)) * (score - (k == truth))
             self._keep(name, FADING * total + off, FADING * count + 1)
 
-    def of(self, scores: Mapping[PredictorName, NDArray[Any]]) -> NDArray[np.float32]:
+    def of(
+        self, scores: Mapping[PredictorName, NDArray[Any]], *, ordered: bool = False
+    ) -> NDArray[np.float32]:
         """The weighted mean; one without a record counts as much as the best."""
         records = {name: self._of(name) for name in scores}
         means = {name: total / count for name, (total, count) in records.items() if count}
@@ -268,7 +274,8 @@ class Blend:
         total, blended = 0.0, np.zeros(len(next(iter(scores.values()))))
         for name, said in scores.items():
             weight = best / max(means.get(name, best), best)
-            for _ in range(SQUARINGS):  # not `**`, whose last bit differs between C libraries
+            # Not `**`, whose last bit differs between C libraries.
+            for _ in range(0 if ordered else SQUARINGS):
                 weight *= weight
             total += weight
             blended += weight * said.astype(np.float64)

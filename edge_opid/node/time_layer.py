@@ -45,11 +45,12 @@ FORGOTTEN = 0.2  # the share of the belief from the last readings that is lost a
 RHYTHM = 0.05  # how fast the usual time between readings is learned; a pause counts as four
 FOLLOWED = 0.005  # how fast the order of scores is learned: two hundred readings
 CHANCE, CLEAR = 0.3, 0.5  # a correlation of neighbours up to the first is none, above it is order
+IN_ORDER = 0.5  # of that: a stream that follows an order
 QUIET, NOISY = 0.01, 0.05
 """The share of noise in the scores below which the last readings count for nothing, and above
 which for all they say."""
 FEW = 20  # readings: from fewer a correlation is hardly known
-START = (0.8, 0.45, 0.2, 0.0, -0.3)
+START = (0.8, 0.45, 0.1, 0.0, -0.3)
 """The weights at first: of the scores, the last readings, the label, and, both as far as the label
 still holds, the scores again and those at the label. Those of the development streams, about."""
 STEP = 0.1  # how far a weight moves at first
@@ -125,7 +126,7 @@ class Evidence(NamedTuple):
 
     @property
     def then(self) -> array[float]:
-        """The logits where the last known label was given."""
+        """The logits where the last known label was given, as far as they were wrong."""
         return self._by_class(3)
 
     @property
@@ -349,14 +350,13 @@ class TimeLayer:
         middle = added(logits) / classes
         return [each - middle for each in logits]
 
+    @property
+    def sees_order(self) -> bool:
+        """Whether readings follow each other in the order of time, by their scores."""
+        return self._order() >= IN_ORDER
+
     def _order(self) -> float:
-        """From 0, neighbouring readings have nothing in common, to 1."""
-        if self._spread < 1e-12:
-            return 0.0
-        known = self._followed / (self._followed + FEW)
-        return min(
-            1.0, max(0.0, (known * self._follows / self._spread - CHANCE) / (CLEAR - CHANCE))
-        )
+        return order_of_scores(self._followed, self._spread, self._follows)
 
     def _noise(self) -> float:
         """From 0, what the scores do is the world's doing, to 1, they are worth smoothing.
@@ -392,7 +392,13 @@ class TimeLayer:
         if self._label < 0 or abs(self._time_ms - seen.time_ms) <= abs(
             self._time_ms - self._label_ms
         ):  # nearer to now, whatever a clock that was wrong has called the other one
-            self._label, self._label_ms, self._then = truth, seen.time_ms, list(seen.now)
+            self._know(truth, seen)
+
+    def _know(self, label: int, seen: Evidence) -> None:
+        """Take it as the last known label, given for an instance with this evidence."""
+        self._label, self._label_ms = label, seen.time_ms
+        wrong = 1 - likely_list(list(seen.now))[label]
+        self._then = [wrong * each for each in seen.now]
 
     @property
     def time_ms(self) -> int:
@@ -413,8 +419,7 @@ class TimeLayer:
         if before is None:
             self._label = -1
         else:
-            self._label, then = before
-            self._label_ms, self._then = then.time_ms, list(then.now)
+            self._know(*before)
 
     def _newness(self, seen: Evidence) -> float:
         """The share of the time since its evidence that no label before has looked back on."""
@@ -600,6 +605,14 @@ def octave(age_ms: int) -> float:
     """
     part, power = math.frexp(max(age_ms, AGE_MS) / AGE_MS)
     return min(AGES - 1.0, power + 2 * part - 2)
+
+
+def order_of_scores(followed: float, spread: float, follows: float) -> float:
+    """From 0, neighbouring readings have nothing in common, to 1."""
+    if spread < 1e-12:
+        return 0.0
+    known = followed / (followed + FEW)
+    return min(1.0, max(0.0, (known * follows / spread - CHANCE) / (CLEAR - CHANCE)))
 
 
 def is_ahead(won: float, lost: float) -> bool:

@@ -120,7 +120,7 @@ def _missing(config: ServiceConfig, *, must_have_run: bool) -> StoreError:
     return StoreError(
         "missing",
         f"folder {config.state_folder} holds no state, and state.must_exist says that it must: "
-        "mount its disk or restore the folder; to begin anew, set must_exist = false",
+        "mount its disk or restore the folder; to start from scratch, set must_exist = false",
     )
 
 
