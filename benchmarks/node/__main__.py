@@ -78,7 +78,7 @@ class Effort(NamedTuple):
     seconds: float
 
 
-QUICK, FULL = Effort(3, 1_280, 5.0), Effort(7, 2_560, 20.0)
+QUICK, FULL = Effort(3, 640, 5.0), Effort(5, 1_280, 10.0)
 
 
 @contextmanager
