@@ -160,8 +160,8 @@ def test_a_stranger_is_watched_for_a_whole_lease_and_a_half_before_it_is_dead():
 
 
 def test_whatever_is_wrong_with_its_status_a_supervisor_goes_on(tmp_path):
-    """A site changed a table while another thread went through it for the status: the process ended,
-    and all its sites with it.
+    """A site changed a table while another thread went through it for the status: the process
+    ended, and all its sites with it.
     """
 
     class Broken:
