@@ -76,8 +76,8 @@ soak: setup  ## 10,000 simulated disasters: crashes, torn disks, partitions, a b
 resets: setup  ## 200 nodes on a mosquitto whose connections break, for two minutes
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m firmware_sim.resets.run --nodes 200 --seconds 120 --seed 0
 
-bench-archive: $(VENV)/.bench  ## an archive of 20 million rows beside NumPy and DuckDB (ROWS=2000000: a look)
-	$(BIN)/python -m benchmarks.archive --out benchmarks/results/archive.md $(if $(ROWS),--rows $(ROWS))
+bench-archive: $(VENV)/.bench  ## an archive of 20 million rows beside NumPy and DuckDB (ROWS=2000000: a look; KEEP=folder: go on)
+	$(BIN)/python -m benchmarks.archive --out benchmarks/results/archive.md $(if $(ROWS),--rows $(ROWS)) $(if $(KEEP),--keep $(KEEP))
 
 sites: setup  ## three gateways share twelve sites and 240 nodes: 20 kills, 3 freezes (some 15 minutes)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.sites
@@ -125,11 +125,11 @@ bench-home: setup  ## a home's sensors, each at its own pace, through a real bro
 bench-carry: setup  ## how much a learner should inherit when sensors change
 	$(BIN)/python -m benchmarks.carry
 
-bench-gateway: setup  ## what a node costs its gateway, at rest and in a wave (FULL=1: 500 to 10,000 nodes)
-	$(BIN)/python -m benchmarks.gateway.wave $(if $(FULL),--nodes 500 1000 2000 4000 10000 --rest 120)
+bench-gateway: setup  ## what a node costs its gateway, at rest and in a wave (FULL=1: 500 to 10,000 nodes; PAGES=1: beside the pages)
+	$(BIN)/python -m benchmarks.gateway.wave $(if $(FULL),--nodes 500 1000 2000 4000 10000 --rest 120) $(if $(PAGES),--nodes 1000 --rest 1 --viewers 20 --turns 5)
 
-bench-node: $(VENV)/.bench  ## a node beside what one would write instead: CPU, latency, memory (QUICK=1: a look)
-	$(BIN)/python -m benchmarks.node $(if $(QUICK),--quick)
+bench-node: $(VENV)/.bench  ## a node beside what one would write instead: CPU, latency, memory (QUICK=1: a look; JSON=file: go on there)
+	$(BIN)/python -m benchmarks.node $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 
 bench-slow-node: setup  ## how often a reading is sent to a node that cannot keep up
 	$(BIN)/python -m benchmarks.slow_node --stall 30 --rate 10

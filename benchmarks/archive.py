@@ -1,6 +1,6 @@
 """Years of readings at once: rows a second, memory, and the same bits whoever gathered them.
 
-    python -m benchmarks.archive --rows 20000000
+    python -m benchmarks.archive --rows 20000000 [--keep FOLDER]
 
 Twelve sensors in Parquet files, straight columns (13) and with eight hats each (97). Beside us:
 
@@ -9,7 +9,8 @@ Twelve sensors in Parquet files, straight columns (13) and with eight hats each 
 - **DuckDB**: the same sums as SQL, one thread. 97 columns are 4,753 sums; it gets fewer rows.
 
 Every run is a process of its own; CPU is that of the process and its children. `--out` writes the
-page.
+page. With `--keep` the archive and what was measured stay in a folder: started again after it was
+stopped, it goes on with the next run.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ BATCH_ROWS = 2**16
 DUCKDB_HAT_ROWS = 65_536
 PAGE = Path("benchmarks/results/archive.md")
 Found = dict[str, Any]
+Run = tuple[str, bool, Found]
+"""The mode, whether with hats, and what was found."""
 
 
 # -- the archive -----------------------------------------------------------------------------------
@@ -59,9 +62,11 @@ def write_archive(folder: Path, rows: int) -> None:
     import pyarrow as pa  # noqa: PLC0415 - of the extra `archive`
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    rng = np.random.default_rng(0)
     for number, start in enumerate(range(0, rows, FILE_ROWS)):
-        n = min(FILE_ROWS, rows - start)
+        path, n = folder / f"{number:03}.parquet", min(FILE_ROWS, rows - start)
+        if path.exists():
+            continue
+        rng = np.random.default_rng([0, number])
         truth = rng.integers(len(CLASSES), size=n).astype(np.int8)
         columns = {
             name: (place + 0.3 * truth + rng.standard_normal(n, np.float32)).astype(np.float32)
@@ -69,7 +74,8 @@ def write_archive(folder: Path, rows: int) -> None:
         }
         labels = pa.DictionaryArray.from_arrays(pa.array(truth), pa.array(CLASSES))
         table = pa.table({**columns, "state": labels})
-        pq.write_table(table, folder / f"{number:03}.parquet", row_group_size=GROUP_ROWS)
+        pq.write_table(table, path.with_suffix(".part"), row_group_size=GROUP_ROWS)
+        path.with_suffix(".part").rename(path)
 
 
 # -- one run, in a process of its own --------------------------------------------------------------
@@ -256,31 +262,39 @@ def measured(mode: str, folder: Path, hats: bool, work: Path, limit: int = 0) ->
     return found
 
 
-def all_runs(
-    folder: Path, work: Path, rows: int, repeats: int
-) -> Iterator[tuple[str, bool, Found]]:
-    """Every mode in turn, so that each meets the machine's load alike."""
+def planned(repeats: int) -> Iterator[tuple[str, bool]]:
+    """Every mode in turn, so that each meets the machine's load alike: straight, then with hats."""
     for hats in (False, True):
         for _ in range(repeats):
             for mode in ("sums", "ours-1", "ours-2", "dask-2"):
-                (work / "checkpoint.npz").unlink(missing_ok=True)
-                found = measured(mode, folder, hats, work)
-                assert found is not None
-                yield mode, hats, found
-        limit = DUCKDB_HAT_ROWS if hats else rows
-        found = measured("duckdb", folder, hats, work, min(limit, rows))
-        assert found is not None
-        yield "duckdb", hats, found
+                yield mode, hats
+        for mode in ("duckdb", "ours-4", "resumed"):
+            yield mode, hats
+
+
+def one_run(mode: str, hats: bool, folder: Path, work: Path, rows: int) -> Found:
+    """A run from nothing; `resumed` is killed half way, and what is told is the rest."""
     (work / "checkpoint.npz").unlink(missing_ok=True)
-    four = measured("ours-4", folder, False, work)
-    assert four is not None
-    yield "ours-4", False, four
-    (work / "checkpoint.npz").unlink(missing_ok=True)
-    parts = len(list(folder.glob("*.parquet")))  # about half of them: two parts a file
-    assert measured(f"killed-{parts}", folder, False, work) is None
-    resumed = measured("ours-1", folder, False, work)
-    assert resumed is not None
-    yield "resumed", False, resumed
+    if mode == "resumed":
+        parts = len(list(folder.glob("*.parquet")))  # about half of them: two parts a file
+        assert measured(f"killed-{parts}", folder, hats, work) is None
+        mode = "ours-1"
+    limit = DUCKDB_HAT_ROWS if hats else rows
+    found = measured(mode, folder, hats, work, min(limit, rows))
+    assert found is not None
+    return found
+
+
+def all_runs(folder: Path, rows: int, repeats: int) -> list[Run]:
+    """Make the archive and run everything, except what is in the folder already."""
+    write_archive(folder, rows)
+    done, runs = folder / "runs.json", list[Run]()
+    if done.exists():
+        runs = [(mode, hats, found) for mode, hats, found in json.loads(done.read_text())]
+    for mode, hats in list(planned(repeats))[len(runs) :]:
+        runs.append((mode, hats, one_run(mode, hats, folder, folder, rows)))
+        done.write_text(json.dumps(runs))
+    return runs
 
 
 WORDS = {
@@ -294,7 +308,7 @@ WORDS = {
 }
 
 
-def page(runs: list[tuple[str, bool, Found]], rows: int) -> str:
+def page(runs: list[Run], rows: int) -> str:
     """The results as a page."""
     lines = [
         "# Archives: rows a second, memory, bits",
@@ -338,6 +352,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--out", type=Path, help=f"the page, {PAGE}")
+    parser.add_argument("--keep", type=Path, help="where archive and measurements stay")
     parser.add_argument("--mode", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
@@ -348,9 +363,10 @@ def main() -> None:
         found = run_here(given.mode, given.folder, given.hats, given.work, given.limit)
         print(json.dumps(found))
         return
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as work:
-        write_archive(Path(folder), given.rows)
-        runs = list(all_runs(Path(folder), Path(work), given.rows, given.repeats))
+    with tempfile.TemporaryDirectory() as passing:
+        folder = given.keep or Path(passing)
+        folder.mkdir(parents=True, exist_ok=True)
+        runs = all_runs(folder, given.rows, given.repeats)
     bits = {
         hats: {found["digest"] for _, lifted, found in runs if lifted == hats and found["digest"]}
         for hats in (False, True)

@@ -21,11 +21,11 @@ HEAD = """\
 Written by `make refusals` from [edge_opid/reasons.py](../edge_opid/reasons.py) and
 [gateway/reasons.py](../gateway/reasons.py): change those, not this page.
 
-Each line is the name of a counter. `opid-node status` shows the counter, the last time, the topic
-and the first bytes under that name, and the log has a line `event="…" reason=NAME`. A line that
-repeats is logged the 1st, 2nd, 4th, 8th … time for each of the first 16 topics, sources or sensors
-it is about (further ones share one count), and again when there was none for an hour. First bytes
-are at most 48 of the payload; they end before anything that looks like a password or a token.
+Each row is the name of a counter. Under that name, `opid-node status` shows the count, the last
+time, the topic and the first bytes; the log has a line `event="…" reason=NAME`. A repeated line is
+logged the 1st, 2nd, 4th, 8th … time for each of the first 16 topics, sources or sensors it is
+about (further ones share one count), and again after an hour without one. At most 48 bytes of the
+payload are shown, and nothing from where it looks like a password or a token.
 """
 COLUMNS = "| name | log | what happened | what to do | more |\n|---|---|---|---|---|\n"
 

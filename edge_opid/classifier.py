@@ -39,34 +39,33 @@ Vector = NDArray[np.float64]
 
 
 class Classifier:
-    """Learns from labelled readings, one at a time, while sensors die and new ones are mounted.
+    """Learns from labelled readings, one at a time, while sensors die and new ones are installed.
 
-    A reading is a dict of sensor names and numbers, a label a string (or any hashable value). Use
-    it where readings arrive as a stream and cannot be kept, and where sensors are not the same
-    ones for ever. It runs the learners of a node (`edge_opid.node.memories`) without a broker, a
-    disk or a clock.
+    A reading is a dict of sensor names and numbers; a label is a string (or any hashable value).
+    Use it if readings arrive as a stream and cannot be kept, and if the sensors change over time.
+    It runs the learners of a node (`edge_opid.node.memories`) without a broker, a disk or a clock.
 
-    - A sensor **missing** from a reading (left out, None or NaN) is not filled in: weights are
-      solved for the sensors that are there. After 20 readings without it, it is taken for dead, and
-      it is taken back when it speaks again. `retire` says at once that it is gone for good.
-    - A **new** name is a new sensor. Its first 20 values tell its reference and scale; then it gets
-      a column, and nothing that was learned of the others is lost. `deploy` gives its scale;
-      `replace` lets it continue where another sensor stops.
-    - A **class** exists from its first label on.
-    - What two classifiers have learned apart, `merge` adds up.
+    - A sensor **missing** from a reading (left out, None or NaN) is not filled in: the weights are
+      solved for the sensors present. After 20 readings without it, it counts as dead; it is used
+      again when it reports again. `retire` removes it for good at once.
+    - A **new** name is a new sensor. Its first 20 values give its reference and scale; then it gets
+      a column, and nothing learned with the others is lost. `deploy` sets its scale; `replace` lets
+      it continue where another sensor stops.
+    - A **class** exists from its first label.
+    - `merge` adds up what two classifiers have learned separately.
 
-    **Cost**: with d columns (one a sensor, or one a knot) and c classes 4·d² + 176·d + 24·d·c bytes
-    at most, half as many more while a sensor is silent, and 4·d for each of the first `warmup`
-    readings until their scales are frozen. That does not grow with readings. One of 16 sensors is
-    predicted and learned in about 0.2 ms; the first prediction with another set of missing
-    sensors since a reading was learned takes some d³ operations more.
+    **Cost**: with d columns (one per sensor, or per knot) and c classes, at most 4·d² + 176·d +
+    24·d·c bytes, half as much again while a sensor is silent, and 4·d for each of the first
+    `warmup` readings until their scales are fixed. This does not grow with readings. A reading of
+    16 sensors is predicted and learned in about 0.2 ms; the first prediction with another set of
+    missing sensors after a reading was learned takes about d³ more operations.
 
-    `sensors`: those whose reference and scale are known. If none is given, both are estimated from
-    the first readings, at 2, 4, 8 … and `warmup` of them. `knots`: 1 for a straight line through
-    each measured sensor, 8 for a bent one (see `Sensor`). `rho`: the ridge ρ of Eq. 2; more of it
-    makes weights smaller. `forgetting`: what a reading counts for after each new one; 1 never
-    forgets, 0.999 remembers about a thousand. `columns_max`: more are refused, as their number
-    squared is the state.
+    `sensors`: those whose reference and scale are known. If none are given, both are estimated
+    from the first readings, after 2, 4, 8 … and `warmup` of them. `knots`: 1 for a straight line
+    through each measured sensor, 8 for a curve (see `Sensor`). `rho`: the ridge penalty ρ of Eq.
+    2; a larger value makes weights smaller. `forgetting`: how much a reading still counts after
+    each new one; 1 never forgets, 0.999 remembers about a thousand. `columns_max`: the largest
+    number of columns; the state grows with its square.
 
     >>> from edge_opid import Classifier
     >>> classifier = Classifier()

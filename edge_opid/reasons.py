@@ -23,7 +23,7 @@ SENSORS = "node.md#sensors-that-speak-to-it"
 WHEN = "node.md#what-it-does-when"
 TRUTHS = "node.md#truths"
 LABELS = "labels.md"
-TOGETHER = "node.md#sensors-that-do-not-speak-together"
+TOGETHER = "node.md#sensors-that-do-not-report-together"
 SCALES = "node.md#scales"
 LINK = "node.md#the-connection"
 TFLITE = "tflite.md"
@@ -62,14 +62,15 @@ class WireReason(Reason):
     """A message whose bytes, topic or fields are wrong. A node and a gateway count it alike."""
 
     SIZE = (
-        "refused-size", WARNING, REFUSED, "A message has more bytes than its kind may have.",
-        "Send fewer values at a time, or publish something else elsewhere.",
+        "refused-size", WARNING, REFUSED, "A message is larger than its kind allows.",
+        "Send fewer values at a time, or publish other data on other topics.",
     )  # fmt: skip
     TRUNCATED = (
         "refused-truncated", WARNING, REFUSED, "A message ends before it is complete.", SENDER,
     )  # fmt: skip
     TRAILING = (
-        "refused-trailing", WARNING, REFUSED, "Bytes follow after the end of a message.", SENDER,
+        "refused-trailing", WARNING, REFUSED,
+        "There are extra bytes after the end of a message.", SENDER,
     )  # fmt: skip
     FORMAT = (
         "refused-format", WARNING, REFUSED,
@@ -81,22 +82,21 @@ class WireReason(Reason):
     )  # fmt: skip
     EXT = (
         "refused-ext", WARNING, REFUSED,
-        "A message contains a msgpack extension type, and none is allowed.", SENDER,
+        "A message contains a msgpack extension type, which is not allowed.", SENDER,
     )  # fmt: skip
     SCHEMA = (
         "refused-schema", WARNING, REFUSED, "A message has another schema version.",
         "Update the older side.",
     )  # fmt: skip
     KIND = (
-        "refused-kind", WARNING, REFUSED, "A message is of another kind than its topic carries.",
+        "refused-kind", WARNING, REFUSED, "A message is not of the kind that its topic carries.",
         SENDER,
     )  # fmt: skip
     TYPE = (
-        "refused-type", WARNING, REFUSED, "A field has another type than it must have.", SENDER,
+        "refused-type", WARNING, REFUSED, "A field has the wrong type.", SENDER,
     )  # fmt: skip
     RANGE = (
-        "refused-range", WARNING, REFUSED, "A number is outside the range that it must be in.",
-        SENDER,
+        "refused-range", WARNING, REFUSED, "A number is out of range.", SENDER,
     )  # fmt: skip
     NONFINITE = (
         "refused-nonfinite", WARNING, REFUSED, "A value is NaN, infinite or too large for float32.",
@@ -108,13 +108,13 @@ class WireReason(Reason):
     )  # fmt: skip
     ID = (
         "refused-id", WARNING, REFUSED,
-        "A name breaks the rules: small letters, digits, `-` and `_`, at most 32 characters.",
+        "A name is invalid: use lower-case letters, digits, `-` and `_`, at most 32 characters.",
         "Rename it; list foreign devices with capitals one by one.", SENSORS,
     )  # fmt: skip
     TRUTH_VALUE = (
         "refused-truth-value", WARNING, "truth dropped",
-        "A value on a `[[truth]]` topic means no class.",
-        "Add it to `values`, or do nothing if it is `unavailable` and the like.", TRUTHS,
+        "A value on a `[[truth]]` topic is not mapped to a class.",
+        "Add it to `values`; do nothing if it is something like `unavailable`.", TRUTHS,
     )  # fmt: skip
     TEXT = (
         "refused-text", WARNING, REFUSED, "A text is not one printable line of UTF-8.", SENDER,
@@ -129,11 +129,11 @@ class WireReason(Reason):
     )  # fmt: skip
     MISSING = (
         "refused-missing", WARNING, REFUSED,
-        "A field that must be there is missing, or none of a mapping's fields is there.",
+        "A required field is missing, or none of a mapping's fields is present.",
         "Compare `fields` with what the device sends.", SENSORS,
     )  # fmt: skip
     SHAPE = (
-        "refused-shape", WARNING, REFUSED, "An array has another length than its shape says.",
+        "refused-shape", WARNING, REFUSED, "An array's length does not match its shape.",
         SENDER,
     )  # fmt: skip
     CONTENT = (
@@ -143,22 +143,22 @@ class WireReason(Reason):
     SIGNATURE = (
         "refused-signature", WARNING, REFUSED,
         "An order is not signed by a key that this node trusts.",
-        "Put the gateway's public key (`opid-gateway check`) into `gateway.keys`; if it is there, "
-        "somebody else publishes orders.",
+        "Put the gateway's public key (`opid-gateway check`) in `gateway.keys`. If it is there "
+        "already, somebody else is publishing orders.",
     )  # fmt: skip
     LAYOUT = (
         "refused-layout", WARNING, REFUSED,
         "An order or a report does not fit the layout it names.",
-        "If it repeats, restart the gateway: it orders the node anew.",
+        "If it repeats, restart the gateway: it will send the node a new order.",
     )  # fmt: skip
     MISMATCH = (
         "refused-mismatch", WARNING, REFUSED,
-        "Two things that should belong together do not: other columns, classes, λ or ρ.",
+        "Two things that should match do not: their columns, classes, λ or ρ differ.",
         "Compare the settings of node and gateway.",
     )  # fmt: skip
     OTHER = (
-        "refused-error", WARNING, REFUSED, "A message was refused for a reason without a name.",
-        "The log has the sentence; please report it.",
+        "refused-error", WARNING, REFUSED, "A message was refused for a reason that has no name.",
+        "The log says why; please report it.",
     )  # fmt: skip
 
 
@@ -171,31 +171,31 @@ class OrderReason(Reason):
     )  # fmt: skip
     CONFLICT = (
         "refused-conflict", WARNING, REFUSED,
-        "An order has the version of the last one and other content.",
-        "Two gateways order this node: stop one.",
+        "An order has the same version as the last one but different content.",
+        "Two gateways are sending orders to this node: stop one.",
     )  # fmt: skip
     OLD_VERSION = (
         "refused-old-version", WARNING, REFUSED,
-        "An order is older than the one obeyed last.",
-        "Nothing to do if it happens once. If it repeats, two gateways order this node.",
+        "An order is older than the last one obeyed.",
+        "Nothing to do if it happens once. If it repeats, two gateways are sending orders to "
+        "this node.",
     )  # fmt: skip
     FAR_VERSION = (
         "refused-far-version", WARNING, REFUSED,
         "A version is too far ahead to be believed.",
-        "Somebody else speaks in the name of the node or the gateway: look at the broker's access "
-        "rules.",
+        "Somebody is impersonating the node or the gateway: check the broker's access rules.",
     )  # fmt: skip
     CLASSES = (
-        "refused-classes", WARNING, REFUSED, "The other side has other classes.",
+        "refused-classes", WARNING, REFUSED, "The other side has different classes.",
         "Give node and group the same classes.",
     )  # fmt: skip
     COLUMNS = (
         "refused-columns", WARNING, REFUSED,
-        "A model, or a change, needs other or more columns than fit.",
+        "A model or a change needs different columns, or more than there is room for.",
         "Use fewer sensors or fewer knots.",
     )  # fmt: skip
     FORM = (
-        "refused-form", WARNING, REFUSED, "A model is of a form that this node does not know.",
+        "refused-form", WARNING, REFUSED, "A model has a form that this node does not know.",
         "Update the node.",
     )  # fmt: skip
     LANDMARKS = (
@@ -212,7 +212,7 @@ class NodeReason(Reason):
     PREDICTIONS = "predictions", COUNTED, "", "Predictions published."
     PREDICTIONS_UNKNOWN = (
         "predictions-unknown", COUNTED, "",
-        "Predictions that said `unknown`: nothing was learned yet, or they were less sure than "
+        "Predictions of `unknown`: nothing was learned yet, or the confidence was below "
         "`confidence_min`.",
         "Send labels.",
     )  # fmt: skip
@@ -220,31 +220,31 @@ class NodeReason(Reason):
     ASKED = "asked", COUNTED, "", "Instances that the node has asked about.", "", LABELS
     LEARNED_UNSCORED = (
         "learned-unscored", COUNTED, "",
-        "Labels of instances that were predicted as `unknown`: learned, and not part of any "
+        "Labels of instances that were predicted as `unknown`: learned, but not part of any "
         "accuracy.",
     )  # fmt: skip
     EXAMPLE = "example", COUNTED, "", "Labelled instances reported to the gateway."
     INTRODUCTION = "introduction", COUNTED, "", "Introductions sent to the gateway."
     REPEATED = (
         "repeated", COUNTED, "",
-        "Messages sent again, since the gateway had not confirmed them.",
+        "Messages sent again because the gateway had not confirmed them.",
     )  # fmt: skip
     ANNOUNCED = (
         "announced", COUNTED, "", "Announcements to Home Assistant.", "", HOMEASSISTANT,
     )  # fmt: skip
     ORDER_REPEATED = (
         "order-repeated", COUNTED, "",
-        "Orders that were obeyed already: the broker keeps the last.",
+        "Orders that were already obeyed: the broker delivers the last one again.",
     )  # fmt: skip
 
     # -- what matters to whoever looks after it
     SENSOR_SILENT = (
         "sensor-silent", WARNING, "sensor silent",
-        "A sensor has said nothing for longer than its timeout; the node goes on without it.",
-        "Look at its battery and its radio; it is used again as soon as it speaks.",
+        "A sensor has sent nothing for longer than its timeout; the node goes on without it.",
+        "Check its battery and its radio; it is used again as soon as it reports.",
     )  # fmt: skip
     SENSOR_RETURNED = (
-        "sensor-returned", INFO, "sensor returned", "A silent sensor speaks again and is used.",
+        "sensor-returned", INFO, "sensor returned", "A silent sensor reports again and is used.",
     )  # fmt: skip
     SENSOR_DEPLOYED = (
         "sensor-deployed", INFO, "sensor deployed", "A sensor has joined the layout.",
@@ -254,73 +254,76 @@ class NodeReason(Reason):
     )  # fmt: skip
     LAYOUT_CHANGED = (
         "layout-changed", INFO, "layout changed",
-        "The node's sensors have changed; what was learned of those that remain is kept.",
+        "The node's sensors have changed; what was learned with the remaining ones is kept.",
     )  # fmt: skip
     HOMEASSISTANT_STARTED = (
         "homeassistant-started", INFO, "home assistant started",
-        "Home Assistant says that it has started: the node announces itself again.", "",
+        "Home Assistant has started, so the node announces itself again.", "",
         HOMEASSISTANT,
     )  # fmt: skip
     HOMEASSISTANT_UNFIT = (
         "homeassistant-unfit", WARNING, "announcement ignored",
-        "What the broker keeps as this node's announcement is none; the next one replaces it.",
-        "If it repeats, somebody else writes there: look at the broker's access rules.",
+        "The broker's retained announcement for this node is invalid; the next one replaces it.",
+        "If it repeats, somebody else is writing to that topic: check the broker's access rules.",
         HOMEASSISTANT,
     )  # fmt: skip
     SETTINGS_CHANGED = (
         "settings-changed", WARNING, "configuration",
-        "The configuration differs from the state's: a start made this change, and kept what was "
-        "learned.",
-        "If it was not meant, put the file back as it was; `opid-node check` tells before a start.",
+        "The configuration differs from the saved state: the node has applied the change and "
+        "kept what was learned.",
+        "If this was a mistake, restore the file; `opid-node check` shows such changes beforehand.",
         "node.md#a-configuration-that-changes",
     )  # fmt: skip
     LEFT_TO_GATEWAY = (
         "left-to-gateway", WARNING, "configuration not used",
-        "The file says something of the sensors that the gateway decides: the state goes on.",
-        "Tell the gateway (`opid-gateway sensor deploy` or `retire`), or change the file back.",
+        "The file changes something that the gateway decides, so the change is not applied.",
+        "Tell the gateway (`opid-gateway sensor deploy` or `retire`), or restore the file.",
         "node.md#a-configuration-that-changes",
     )  # fmt: skip
     SENSOR_MEASURED = (
         "sensor-measured", INFO, "sensor measured",
-        "A sensor without a scale has said enough, and moved: it joins the layout.", "", SCALES,
+        "A sensor without a scale has sent enough values and has moved: it joins the layout.",
+        "", SCALES,
     )  # fmt: skip
-    MODEL_SWAPPED = "model-swapped", INFO, "weights swapped", "The gateway's weights are served."
+    MODEL_SWAPPED = (
+        "model-swapped", INFO, "weights swapped", "The gateway's weights are now served.",
+    )  # fmt: skip
     MODEL_DOUBTED = (
         "model-doubted", WARNING, "weights doubted",
-        "The gateway's weights contradict what this node has seen; they wait for labels that "
-        "speak for them.",
-        "Send labels. If it repeats on many nodes, look at the change on the gateway.",
+        "The gateway's weights contradict what this node has seen; they are not served until "
+        "labels confirm them.",
+        "Send labels. If it happens on many nodes, look at the change on the gateway.",
     )  # fmt: skip
     MODEL_FALLBACK = (
         "model-fallback", WARNING, "weights fell back",
-        "The weights pushed last did worse than those before, which are served again.",
+        "The last pushed weights did worse than those before, which are served again.",
     )  # fmt: skip
     VALUES_SET_ASIDE = (
         "values-set-aside", WARNING, "values set aside",
-        "Codes such as 65535, 85 or −127 among a sensor's first values are no measurements.",
-        "Look at the sensor if it repeats.",
+        "Codes such as 65535, 85 or −127 among a sensor's first values were ignored.",
+        "If it repeats, check the sensor.",
     )  # fmt: skip
     SENSOR_WAITS = (
         "sensor-waits", WARNING, "sensor waits",
-        "A sensor has not moved in the warm-up, or said little or nothing, so no scale can be "
-        "told: it is heard and not used.",
-        "Nothing to do if it rests (a light at night): it joins when it has moved. Or give "
-        "reference and scale.", SCALES,
+        "A sensor did not move during the warm-up, or sent few values or none, so its scale is "
+        "unknown: it is heard but not used.",
+        "Nothing to do if it is at rest (a light at night): it joins once it has moved. Or give "
+        "its reference and scale.", SCALES,
     )  # fmt: skip
     SENSOR_MOVED = (
         "sensor-moved", INFO, "sensor has moved",
-        "A sensor that had to wait for a scale has moved: the gateway is asked to let it in.", "",
+        "A sensor that was waiting for a scale has moved: the node asks the gateway to add it.", "",
         SCALES,
     )  # fmt: skip
     NOTHING_MOVED = (
         "nothing-moved", WARNING, "nothing moved",
-        "No sensor has moved in the warm-up, which begins anew.",
-        "Look whether the sensors measure anything.", SCALES,
+        "No sensor moved during the warm-up, which starts again.",
+        "Check whether the sensors measure anything.", SCALES,
     )  # fmt: skip
     SCALE_MOVED = (
         "scale-moved", WARNING, "scale moved",
-        "A sensor's scale proved wrong, or was measured anew: what was learned is moved to another "
-        "one. Values that had been clipped stay clipped.",
+        "A sensor's scale proved wrong, or was measured again: what was learned is converted to "
+        "the new one. Values that were clipped stay clipped.",
         "Nothing to do; if it repeats, give reference and scale in the configuration.", SCALES,
     )  # fmt: skip
     REMEASURING = (
@@ -328,113 +331,111 @@ class NodeReason(Reason):
     )  # fmt: skip
     REMEASURE_REFUSED = (
         "remeasure-refused", WARNING, "sensor not measured anew",
-        "The sensor that an operator named has no scale yet, or is none of this node's.", "",
+        "The sensor that an operator named has no scale yet, or does not belong to this node.", "",
         SCALES,
     )  # fmt: skip
     SCALE_MEASURED = (
         "scale-measured", WARNING, "scale proves wrong",
-        "A sensor's scale proved wrong, and the gateway is asked to order another one.",
+        "A sensor's scale proved wrong: the node asks the gateway to order a new one.",
         "", SCALES,
     )  # fmt: skip
     NUMBERS_RESCUED = (
         "numbers-rescued", WARNING, "numbers rescued",
-        "Rounding had spoiled a matrix; it was repaired and the node goes on.",
-        "Report it if it repeats.",
+        "Rounding had spoiled a matrix; the node repaired it and goes on.",
+        "If it repeats, please report it.",
     )  # fmt: skip
     SUMMARY_TOO_WIDE = (
         "summary-too-wide", WARNING, "summary not sent",
-        "The layout has more columns than a summary may carry, so the group cannot pool it.",
+        "The layout has more columns than a summary can hold, so the group cannot pool it.",
         "Use fewer knots.",
     )  # fmt: skip
     INPUT_FAILED = (
         "input-failed", ERROR, "input failed",
-        "An input that had passed every check could not be applied; the rest of the state is "
-        "unharmed.",
-        "A fault of the node: please report the log line.",
+        "An input passed every check but could not be applied; the rest of the state is unharmed.",
+        "This is a bug in the node: please report the log line.",
     )  # fmt: skip
     BEGUN_ANEW = (
-        "begun-anew", WARNING, "begins anew", "The state folder holds nothing: its first life, or "
-        "not the disk it had.",
-        "If the node has run before, mount its disk; set `state.must_exist = true`.",
+        "begun-anew", WARNING, "begins anew",
+        "The state folder is empty: the node is new, or its disk is missing.",
+        "If the node has run before, mount its disk and set `state.must_exist = true`.",
     )  # fmt: skip
     NOT_PUBLISHED = (
         "not-published", ERROR, "not published",
-        "Something could not be put into a message; the record of it is kept.",
-        "A fault of the node: please report the log line.",
+        "Something could not be encoded as a message; its record is kept.",
+        "This is a bug in the node: please report the log line.",
     )  # fmt: skip
 
     # -- readings
     UNKNOWN_SENSOR = (
         "unknown-sensor", WARNING, "value ignored",
-        "A reading brought a value of a sensor that is not in the layout; its other values are "
-        "used.",
+        "A reading has a value for a sensor that is not in the layout; its other values are used.",
         "Add the sensor to `node.toml`, or announce it to the gateway; or stop sending it.",
         SENSORS,
     )  # fmt: skip
     VALUE_GATED = (
         "values-gated", INFO, "value clipped",
-        "A value is further from its sensor's reference than `gate` scales, and counts as one at "
-        "the gate.",
-        "Nothing to do if it is rare. If it repeats, the scale is wrong: `opid-node remeasure`.",
+        "A value is more than `gate` scales from its sensor's reference, and counts as a value "
+        "at the gate.",
+        "Nothing to do if it is rare. If it repeats, the scale is wrong: run `opid-node "
+        "remeasure`.",
         SENSORS,
     )  # fmt: skip
     FOREIGN_FIELDS_MISSING = (
         "foreign-fields-missing", INFO, "field missing",
-        "A foreign message came without some of the fields that its mapping names; the others are "
-        "used.",
-        "Nothing to do if the device reports them by turns. Otherwise compare `fields` with what "
-        "it sends.", SENSORS,
+        "A foreign message lacks some of the fields that its mapping names; the others are used.",
+        "Nothing to do if the device sends them in turn. Otherwise compare `fields` with what it "
+        "sends.", SENSORS,
     )  # fmt: skip
     FOREIGN_FIELDS_UNFIT = (
         "foreign-fields-unfit", WARNING, "field ignored",
-        "A field of a foreign message is no number, not finite, or names no valid sensor; the "
-        "others are used.",
-        "Look at the device: `unavailable`, NaN and the like mean a probe that failed.", SENSORS,
+        "A field of a foreign message is not a finite number, or does not name a valid sensor; "
+        "the others are used.",
+        "Check the device: values like `unavailable` or NaN mean that a probe has failed.", SENSORS,
     )  # fmt: skip
     RETAINED_FOREIGN = (
         "retained-foreign", INFO, REFUSED,
-        "A foreign message is the copy that the broker keeps, and says again at every connection: "
-        "it is no new reading.",
+        "A foreign message is the retained copy that the broker sends at every connection, not a "
+        "new reading.",
         "Nothing to do. It was applied when it was published.", SENSORS,
     )  # fmt: skip
     RATE_LIMITED = (
         "rate-limited", WARNING, REFUSED,
-        "A source sends faster than its rate allows. A `Source` sends it again; a foreign message "
-        "is lost.",
+        "A source sends faster than its rate limit. A `Source` retries; a foreign message is lost.",
         "Send more slowly, or raise `node.rate_per_second` and `node.rate_burst`.", SENSORS,
     )  # fmt: skip
     TOO_MANY_SOURCES = (
         "too-many-sources", WARNING, "source refused",
-        "All 256 places for sources are taken by sources heard within a day.",
+        "There are already 256 sources, all heard within the last day.",
         "Give scripts fixed source names instead of new ones at every start.", SENSORS,
     )  # fmt: skip
     SOURCE_FORGOTTEN = (
         "source-forgotten", WARNING, "source forgotten",
-        "A source had to make room for another one.",
+        "A source was forgotten to make room for another one.",
         "Give scripts fixed source names instead of new ones at every start.", SENSORS,
     )  # fmt: skip
     BOOT_TOO_FAR = (
         "boot-too-far", WARNING, "source refused",
-        "A reading carries a boot number beyond any clock.",
-        "Set the sender's clock and delete its spool; if it is no sender of yours, look at the "
+        "A reading has a boot number beyond any plausible clock.",
+        "Set the sender's clock and delete its spool. If the sender is not yours, check the "
         "broker's access rules.", SENSORS,
     )  # fmt: skip
     BOOT_UNSETTLED = (
         "boot-unsettled", INFO, "reading refused",
-        "A reading of an older boot came before the newer boot was committed; its sender sends it "
-        "again.",
+        "A reading of an older boot arrived before the newer boot was committed; its sender "
+        "retries.",
         "Nothing to do.", SENSORS,
     )  # fmt: skip
     BOOT_OVER = (
         "boot-over", INFO, "reading refused",
-        "A reading is of an older boot than the newest; its sender is told to number it anew.",
+        "A reading is from an older boot than the newest; its sender is told to renumber it.",
         "Nothing to do if it happens once. If it repeats, two scripts use the same source name.",
         SENSORS,
     )  # fmt: skip
     DUPLICATE = (
         "duplicate", INFO, "reading repeated",
-        "A copy of a reading that was applied: acknowledged again, nothing changed.",
-        "Nothing to do. A rising number means that acknowledgements get lost or come late.",
+        "A reading arrived again after it was applied. It is acknowledged again, and nothing "
+        "changes.",
+        "Nothing to do. A rising count means that acknowledgements are lost or late.",
         SENSORS,
     )  # fmt: skip
     HELD = (
@@ -443,137 +444,140 @@ class NodeReason(Reason):
     )  # fmt: skip
     HOLD_FULL = (
         "hold-full", INFO, "reading refused",
-        "Too many readings wait for a missing number; the sender sends this one again.",
-        "Nothing to do unless it goes on for minutes: then look at the sender's spool.", SENSORS,
+        "Too many readings are waiting for a missing number; the sender will retry this one.",
+        "Nothing to do, unless it continues for minutes: then check the sender's spool.", SENSORS,
     )  # fmt: skip
     HOLD_DROPPED = (
         "hold-dropped", INFO, "held readings dropped",
-        "Readings that waited for a missing number made room for others; their sender sends them "
-        "again.",
+        "Readings waiting for a missing number were dropped to make room for others; their "
+        "sender retries.",
         "Nothing to do.", SENSORS,
     )  # fmt: skip
     RESEND_ASKED = (
-        "resend-asked", INFO, "resend asked", "A number is missing: its sender was asked for it.",
+        "resend-asked", INFO, "resend asked",
+        "A number is missing: the node has asked its sender for it.",
         "Nothing to do.", SENSORS,
     )  # fmt: skip
     GAP_ADOPTED = (
         "gap-adopted", WARNING, "gap given up",
-        "A missing number never came, though its sender was asked; the node goes on after it.",
-        "Look at the sender's spool: its folder was deleted or its disk failed.", SENSORS,
+        "A missing reading never arrived, although the node asked for it; the node goes on "
+        "without it.",
+        "Check the sender's spool: its folder was deleted or its disk failed.", SENSORS,
     )  # fmt: skip
     NUMBERS_SKIPPED = (
-        "numbers-skipped", COUNTED, "", "Readings given up in all such gaps.", "", SENSORS,
+        "numbers-skipped", COUNTED, "", "Readings given up in all gaps.", "", SENSORS,
     )  # fmt: skip
     NOT_KEPT = (
         "not-kept", WARNING, "reading not kept",
-        "The disk takes nothing more: the reading was predicted and not learned, and is not "
-        "acknowledged, so a `Source` sends it again.",
-        "Free space, or look at the disk; the status says what it reports.",
+        "The disk cannot be written: the reading was predicted but not learned, and is not "
+        "acknowledged, so a `Source` retries.",
+        "Free some space, or check the disk; the status shows its error.",
     )  # fmt: skip
     ACK_WITHHELD = (
         "ack-withheld", INFO, "acknowledgement withheld",
-        "Whether what was read back is durable is not known before the next commit, so nothing is "
-        "acknowledged until then.",
-        "Nothing to do unless the disk refuses as well.",
+        "After a restart it is not known until the next commit whether the last records are "
+        "safely on disk, so nothing is acknowledged until then.",
+        "Nothing to do, unless the disk reports errors too.",
     )  # fmt: skip
     COMMIT_FAILED = (
         "commit-failed", ERROR, "commit refused",
-        "The disk refused a commit: everything waits in memory and nothing is acknowledged.",
-        "Free space, or look at the disk.",
+        "The disk refused a commit: everything waits in memory, and nothing is acknowledged.",
+        "Free some space, or check the disk.",
     )  # fmt: skip
 
     # -- labels
     LABEL_UNKNOWN_INSTANCE = (
         "label-unknown-instance", WARNING, "label dropped",
-        "A label is for an instance that the node does not have, or not any more, or for a time "
-        "at which there was none.",
+        "A label is for an instance that the node does not have or has forgotten, or for a time "
+        "without an instance.",
         "Send it sooner, compare the clocks, or raise `node.recent` or "
         "`node.label_tolerance_ms`.", SENSORS,
     )  # fmt: skip
     LABEL_ALREADY_LABELLED = (
         "label-already-labelled", INFO, "label dropped",
-        "A label is for an instance that has one already; the first one counts.",
-        "Nothing to do if it is a repetition.", SENSORS,
+        "A label is for an instance that already has one; the first one counts.",
+        "Nothing to do if it was sent twice.", SENSORS,
     )  # fmt: skip
     UNKNOWN_CLASS = (
         "unknown-class", WARNING, "label dropped",
-        "A label is none of the node's classes; a reading that brought it is used without it.",
-        "Compare it with `node.classes`, letter by letter.", SENSORS,
+        "A label is not one of the node's classes; if it came with a reading, the reading is "
+        "used without it.",
+        "Compare its spelling with `node.classes`.", SENSORS,
     )  # fmt: skip
     LABEL_RATE_LIMITED = (
         "label-rate-limited", WARNING, "label dropped",
-        "Labels come faster than their rate allows.",
+        "Labels arrive faster than their rate limit.",
         "Send more slowly, or raise `node.rate_per_second` and `node.rate_burst`.", SENSORS,
     )  # fmt: skip
     LABEL_STRETCH_CUT = (
         "label-stretch-cut", INFO, "label",
-        "A label is about a stretch of time that begins before the recent instances do; those "
-        "that are there have learned it.",
+        "A label is for a period that begins before the recent instances; it was learned for "
+        "those that are left.",
         "Send it sooner, or raise `node.recent`.", LABELS,
     )  # fmt: skip
     UNLEARNED = (
         "unlearned", INFO, "label taken back",
-        "A label was a mistake: what was learned from it is subtracted again.", "", LABELS,
+        "A label was taken back: what was learned from it is subtracted.", "", LABELS,
     )  # fmt: skip
     UNDO_WITHOUT_LABEL = (
         "undo-without-label", WARNING, "undo refused",
-        "A label is to be taken back where none was learned, or not any more.",
-        "Nothing to do if it is a repetition.", LABELS,
+        "There is no label to take back, or its instance has been forgotten.",
+        "Nothing to do if it was sent twice.", LABELS,
     )  # fmt: skip
     UNDO_TOO_LATE = (
         "undo-too-late", WARNING, "undo refused",
-        "A label cannot be taken back any more: since it was learned, sensors have come, gone or "
-        "been rescaled, its class was removed, or forgetting was changed. Nothing has changed.",
-        "Give the next instances their right labels: they outweigh it.", LABELS,
+        "A label can no longer be taken back: since it was learned, sensors have joined, left or "
+        "been rescaled, its class was removed, or `forgetting` was changed. Nothing has changed.",
+        "Give the next instances correct labels: they will outweigh it.", LABELS,
     )  # fmt: skip
     DEVICE_ONLINE = (
-        "device-online", COUNTED, "", "A device said that it is there.", "", TOGETHER,
+        "device-online", COUNTED, "", "A device announced that it is online.", "", TOGETHER,
     )  # fmt: skip
     DEVICE_OFFLINE = (
         "device-offline", INFO, "device offline",
-        "A device is said to be gone: its sensors count as silent at once.",
-        "Look at the device: its battery, its radio, its plug.", TOGETHER,
+        "A device was announced as offline: its sensors count as silent at once.",
+        "Check the device: its battery, its radio, its plug.", TOGETHER,
     )  # fmt: skip
     TRUTH_REPEATED = (
         "truth-repeated", COUNTED, "",
-        "A truth was repeated: it is valid for longer; nothing else changed.", "", TRUTHS,
+        "A truth was repeated: it stays valid for longer, and nothing else changes.", "", TRUTHS,
     )  # fmt: skip
     TRUTH_WITHOUT_NEWS = (
         "truth-without-news", COUNTED, "",
-        "No sensor has spoken since the last instance that a truth taught: the same values are "
+        "No sensor has reported since the last instance labelled by a truth: the same values are "
         "not learned twice.", "", TRUTHS,
     )  # fmt: skip
     TRUTH_WITHOUT_INSTANCE = (
         "truth-without-instance", INFO, "truth dropped",
-        "A truth is about a time of which no instance is left.",
+        "A truth is about a time for which there is no instance any more.",
         "Raise `node.recent`, or make `delay_s` smaller.", TRUTHS,
     )  # fmt: skip
     TRUTH_FIELD_MISSING = (
         "truth-field-missing", INFO, "truth dropped",
-        "A message of a `[[truth]]` topic came without its field.",
-        "Nothing to do if the device reports it by turns. Otherwise compare `field` with what "
-        "it sends.", TRUTHS,
+        "A message on a `[[truth]]` topic lacks its field.",
+        "Nothing to do if the device does not send it every time. Otherwise compare `field` with "
+        "what it sends.", TRUTHS,
     )  # fmt: skip
     NOTHING_HELD = (
         "nothing-held", INFO, "no instance",
-        "A beat or a truth came before any sensor had spoken, or after all values had become too "
-        "old.",
-        "Nothing to do at a start. Otherwise look at the sensors, or raise `hold_s`.", TOGETHER,
+        "A beat or a truth came before any sensor had reported, or after all values had become "
+        "too old.",
+        "Nothing to do after a start. Otherwise check the sensors, or raise `hold_s`.", TOGETHER,
     )  # fmt: skip
     RETAINED_LABEL = (
         "retained-label", WARNING, "label dropped",
-        "A retained label names its instance by time: it would be learned again and again.",
+        "A retained label that names its instance by time would be learned again and again.",
         "Publish labels without the retain flag, and delete this one.", SENSORS,
     )  # fmt: skip
     LABEL_NOT_KEPT = (
-        "label-not-kept", WARNING, "label dropped", "The disk takes nothing more, so a label was "
-        "not learned.",
-        "Free space, or look at the disk.",
+        "label-not-kept", WARNING, "label dropped",
+        "The disk cannot be written, so a label was not learned.",
+        "Free some space, or check the disk.",
     )  # fmt: skip
     ORDER_NOT_KEPT = (
         "order-not-kept", WARNING, "order postponed",
-        "The disk takes nothing more, so an order was not obeyed; the broker keeps it.",
-        "Free space, or look at the disk.",
+        "The disk cannot be written, so an order was not obeyed; the broker keeps it.",
+        "Free some space, or check the disk.",
     )  # fmt: skip
 
     # -- a predictor from outside
@@ -586,7 +590,7 @@ class NodeReason(Reason):
         "tflite-does-not-fit", WARNING, "tflite does not fit",
         "The served file was made for other columns or classes; the node's own predictions are "
         "published.",
-        "Export a file for the present layout.", TFLITE,
+        "Export a file for the current layout.", TFLITE,
     )  # fmt: skip
 
 
@@ -603,19 +607,19 @@ class LinkReason(Reason):
     )  # fmt: skip
     UNANSWERED = (
         "broker-silent", WARNING, "not connected",
-        "Somebody took the connection and did not answer as an MQTT broker does.",
+        "Something accepted the connection but did not answer like an MQTT broker.",
         "Is it the right port, and is TLS on at both ends or at neither?", LINK,
     )  # fmt: skip
     NOT_TRUSTED = (
         "broker-not-trusted", ERROR, "not connected",
-        "TLS with the broker does not come about, or its certificate cannot be verified.",
+        "The TLS connection to the broker failed, or its certificate cannot be verified.",
         "Compare `broker.tls_ca` and the host name with the certificate, and check the clock.",
         LINK,
     )  # fmt: skip
     SECRETS = (
         "broker-secret-files", ERROR, "not connected",
         "The file with the password or the certificate cannot be used.",
-        "The sentence names the file and what is wrong with it.", LINK,
+        "The message names the file and what is wrong with it.", LINK,
     )  # fmt: skip
     BAD_CREDENTIALS = (
         "broker-refused-credentials", ERROR, "not connected",
@@ -625,7 +629,7 @@ class LinkReason(Reason):
     )  # fmt: skip
     NOT_AUTHORISED = (
         "broker-not-authorised", ERROR, "not connected",
-        "The broker does not let this user connect.",
+        "The broker does not allow this user to connect.",
         "With mosquitto this also means a wrong password, or none where one is needed: correct "
         "`broker.credentials`.", LINK,
     )  # fmt: skip
@@ -635,45 +639,47 @@ class LinkReason(Reason):
     )  # fmt: skip
     REFUSED = (
         "broker-refused", WARNING, "not connected", "The broker refused the connection.",
-        "The sentence has the broker's own reason; its log may have more.", LINK,
+        "The message gives the broker's own reason; its log may say more.", LINK,
     )  # fmt: skip
     TAKEN_OVER = (
         "session-taken-over", ERROR, "not connected",
-        "Another client has connected with the same client id, and the broker ended ours.",
-        "Give each process its own `broker.client_id`, and where the broker uses user names as "
-        "client ids (`use_username_as_clientid`) its own user; stop the second copy.", LINK,
+        "Another client has connected with the same client id, so the broker closed our "
+        "connection.",
+        "Give each process its own `broker.client_id`, or its own user if the broker uses user "
+        "names as client ids (`use_username_as_clientid`); stop the second copy.", LINK,
     )  # fmt: skip
     PROBABLY_TAKEN_OVER = (
         "session-probably-taken-over", ERROR, "not connected",
-        "The broker has ended three connections in a row without a word: probably another client "
-        "uses the same client id.",
-        "Give each process its own `broker.client_id`, and where the broker uses user names as "
-        "client ids (`use_username_as_clientid`) its own user; stop the second copy.", LINK,
+        "The broker has closed three connections in a row without a reason: probably another "
+        "client uses the same client id.",
+        "Give each process its own `broker.client_id`, or its own user if the broker uses user "
+        "names as client ids (`use_username_as_clientid`); stop the second copy.", LINK,
     )  # fmt: skip
     ENDED = (
         "connection-ended", WARNING, "not connected", "The connection to the broker has ended.",
-        "Nothing to do: it connects again.", LINK,
+        "Nothing to do: it reconnects.", LINK,
     )  # fmt: skip
     UNCONFIRMED = (
         "publication-unconfirmed", WARNING, "not connected",
         "The broker did not confirm a publication for 30 s; it is sent again on a new connection.",
-        "Look at the broker if it repeats: it may be overloaded.", LINK,
+        "If it repeats, check the broker: it may be overloaded.", LINK,
     )  # fmt: skip
     FAULT = (
         "link-fault", ERROR, "link fault",
-        "An error of this program ended the connection; it is made again.",
-        "Please report the trace in the log.", LINK,
+        "An error in this program ended the connection; it reconnects.",
+        "Please report the traceback in the log.", LINK,
     )  # fmt: skip
     SUBSCRIPTION_REFUSED = (
         "subscription-refused", ERROR, "subscription refused",
-        "The broker does not let this user subscribe to a topic, so nothing of it is heard.",
+        "The broker does not allow this user to subscribe to a topic, so nothing is received on "
+        "it.",
         "Give the user read access to it in the broker's access rules.", LINK,
     )  # fmt: skip
 
     # -- what came in and cannot be used
     TOO_LARGE = (
         "dropped-too-large", WARNING, "message dropped",
-        "A message has more than 256 KiB. It was skipped and never held in memory.",
+        "A message is larger than 256 KiB. It was skipped and never held in memory.",
         "Nobody should publish that on these topics.", LINK,
     )  # fmt: skip
     MALFORMED = (
@@ -690,35 +696,35 @@ class LinkReason(Reason):
     )  # fmt: skip
     NOT_ASKED_FOR = (
         "dropped-qos-2", WARNING, "message dropped",
-        "A message came with QoS 2, for which nobody here subscribed.",
+        "A message came with QoS 2, which nothing here subscribes to.",
         "Somebody else has used this client id: give each process its own.", LINK,
     )  # fmt: skip
     CONNECTION_LOST = (
         "dropped-connection-lost", COUNTED, "",
-        "Messages that waited here when the connection ended: the broker has them and sends them "
-        "again.", "", LINK,
+        "Messages that were waiting when the connection ended: the broker still has them and "
+        "sends them again.", "", LINK,
     )  # fmt: skip
 
     # -- what did not go out
     UNSENT_TOO_LARGE = (
         "unsent-too-large", WARNING, "publication dropped",
-        "A message of ours is larger than the link or the broker takes.",
+        "An outgoing message is larger than the link or the broker accepts.",
         "Raise the broker's limit (`max_packet_size`, `message_size_limit`).", LINK,
     )  # fmt: skip
     UNSENT_QUEUE_FULL = (
         "unsent-queue-full", WARNING, "publication dropped",
-        "Predictions come faster than the broker takes them, so some were dropped. No reading is "
-        "lost.",
-        "Look at the broker's load and the network; send fewer readings a second.", LINK,
+        "Predictions are made faster than the broker accepts them, so some were dropped. No "
+        "reading is lost.",
+        "Check the broker's load and the network, or send fewer readings per second.", LINK,
     )  # fmt: skip
     UNSENT_BY_BROKER = (
         "unsent-by-broker", WARNING, "publication dropped",
-        "The broker received a message of ours and refused it.",
+        "The broker received an outgoing message and refused it.",
         "Give the user write access to the topic in the broker's access rules.", LINK,
     )  # fmt: skip
     UNSENT_NOT_RUNNING = (
         "unsent-not-running", COUNTED, "",
-        "Publications after the goodbye, or before the start.", "", LINK,
+        "Publications before the start, or after the disconnect.", "", LINK,
     )  # fmt: skip
 
 
@@ -728,22 +734,22 @@ class ServiceReason(Reason):
     SNAPSHOT_REFUSED = (
         "snapshot-refused", ERROR, "snapshot refused",
         "The disk refused a snapshot; the journal still has everything.",
-        "Free space, or look at the disk.",
+        "Free some space, or check the disk.",
     )  # fmt: skip
     STATUS_FILE_REFUSED = (
         "status-file-refused", WARNING, "status file cannot be written",
         "The file that `opid-node status` reads cannot be written.",
-        "Make its folder, and let it belong to the node's user.",
+        "Create its folder, and make the node's user its owner.",
     )  # fmt: skip
     WATCH_REFUSED = (
         "watch-refused", WARNING, "watch socket cannot be opened",
-        "`opid-node watch` cannot reach this node: its socket could not be made.",
-        "Let the status file's folder belong to the node's user, and keep its path short.",
+        "`opid-node watch` cannot reach this node: its socket could not be created.",
+        "Make the node's user the owner of the status file's folder, and keep its path short.",
         "node.md#watching-a-node",
     )  # fmt: skip
     WATCH_BEHIND = (
         "watch-behind", INFO, "watcher left behind",
-        "Somebody who watches is too slow: lines for them were dropped, the node did not wait.",
+        "A watcher is too slow: some of its lines were dropped, because the node does not wait.",
         "Watch one topic only.", "node.md#watching-a-node",
     )  # fmt: skip
     STORE_TORN = (
@@ -752,18 +758,18 @@ class ServiceReason(Reason):
     )  # fmt: skip
     STORE_QUARANTINED = (
         "store-quarantined", WARNING, "store",
-        "A file of the state is damaged and was put aside; an older one and the journal are used.",
-        "Look at the disk; keep the file for a report.",
+        "A state file is damaged and was set aside; an older one and the journal are used.",
+        "Check the disk, and keep the file for a bug report.",
     )  # fmt: skip
     STORE_DAMAGED = (
         "store-damaged", WARNING, "store",
-        "A part of a file of the state is damaged; a snapshot covers what is lost of it.",
-        "Look at the disk.",
+        "Part of a state file is damaged; a snapshot covers what is lost.",
+        "Check the disk.",
     )  # fmt: skip
     STORE_POSTPONED = (
         "store-postponed", WARNING, "store",
-        "The disk refused to be tidied up; the next commit tries again.",
-        "Free space, or look at the disk.",
+        "Old files could not be tidied up; the next commit tries again.",
+        "Free some space, or check the disk.",
     )  # fmt: skip
 
 

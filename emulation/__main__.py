@@ -269,7 +269,7 @@ def table(bench: Bench) -> list[Found]:
 
 
 def main() -> int:
-    """Do what is left to do, and print the table."""
+    """Do what remains to be done, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", choices=ARCHITECTURES, default="arm64")
     parser.add_argument("--pulls", type=int, default=20, help="in all")

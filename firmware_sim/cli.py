@@ -92,16 +92,14 @@ def _chosen(given: argparse.Namespace) -> Scenario:
 def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", help="one of `opid-sim list`, or a TOML file")
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same readings")
-    parser.add_argument(
-        "--nodes", type=int, help="how many nodes, instead of what the scenario says"
-    )
+    parser.add_argument("--nodes", type=int, help="number of nodes, instead of the scenario's")
     parser.add_argument("--readings", type=int, help="play the same story in this many readings")
-    parser.add_argument("--live", action="store_true", help="start real processes, and a broker")
-    parser.add_argument("--broker", help="mqtt://HOST: use your broker; embedded: one in Python")
-    parser.add_argument("--speed", type=float, help="with --live: readings a second of each node")
+    parser.add_argument("--live", action="store_true", help="start real processes and a broker")
+    parser.add_argument("--broker", help="mqtt://HOST to use your own; embedded for one in Python")
+    parser.add_argument("--speed", type=float, help="with --live: readings per second and node")
     words = "with --live: serve the gateway's pages on this port (default 8470)"
     parser.add_argument("--web", type=int, nargs="?", const=8470, metavar="PORT", help=words)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="where the report goes")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="the folder for the report")
 
 
 # --- soak -----------------------------------------------------------------------------------------
@@ -116,7 +114,7 @@ def soak_seeds(given: argparse.Namespace) -> int:
 
 def _soak_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seeds", type=_seeds, default=range(10_000), help="how many, or first:end"
+        "--seeds", type=_seeds, default=range(10_000), help="how many, or FIRST:END"
     )
     parser.add_argument("--workers", type=int, help="processes (default: one for each core)")
 
@@ -131,7 +129,11 @@ def _no_options(_: argparse.ArgumentParser) -> None:
 
 
 VERBS = {
-    "list": (list_scenarios, "the scenarios there are", _no_options),
+    "list": (list_scenarios, "list the scenarios", _no_options),
     "run": (run, "play a scenario", _run_options),
-    "soak": (soak_seeds, "many seeds with faults: nothing may be lost or doubled", _soak_options),
+    "soak": (
+        soak_seeds,
+        "run many seeds with faults: nothing may be lost or applied twice",
+        _soak_options,
+    ),
 }

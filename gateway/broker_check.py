@@ -297,7 +297,7 @@ class BrokerCheck:
     def _client(
         self, address: MqttOptions, name: str, *, persistent: bool = False
     ) -> Iterator[Client]:
-        """A connected client, which says goodbye at the end."""
+        """A connected client, which disconnects at the end."""
         options = replace(
             address,
             client_id=f"opid-check-{self._token}-{name}",

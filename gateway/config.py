@@ -162,8 +162,8 @@ def _database(given: Table, document: Document) -> str:
     if secret and name == "database" and key not in document.variables:
         raise SettingError(
             key,
-            "must not hold a password, for more people read this file than should know it: put "
-            "the URL into a file of mode 600, name that as database_file, and change the password",
+            "must not hold a password, because many people can read this file: put the URL in a "
+            "file of mode 600, name that as database_file, and change the password",
         )
     return _placed(url, folder, key).render_as_string(hide_password=False)
 
@@ -177,7 +177,9 @@ def _database_key(given: Table, document: Document) -> str:
             "gateway.database", 'is missing: add database = "sqlite:///gateway.sqlite"'
         )
     if len(chosen) == 2:
-        raise SettingError(chosen[1], "must not stand beside database: delete one of them")
+        raise SettingError(
+            chosen[1], "must not be given together with database: delete one of them"
+        )
     return chosen[0]
 
 
@@ -187,6 +189,8 @@ def _placed(url: URL, folder: Path, key: str) -> URL:
         return url
     if url.database in (None, "", ":memory:"):
         raise SettingError(
-            key, "must name a file, as sqlite:///gateway.sqlite: memory does not outlive a restart"
+            key,
+            "must name a file, as sqlite:///gateway.sqlite: a database in memory does not survive "
+            "a restart",
         )
     return url.set(database=str(folder.absolute() / str(url.database)))

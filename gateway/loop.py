@@ -7,6 +7,7 @@ The rules of a round, in the order of the code:
    restarted, disk full or failing) is asked again, at growing intervals; until then nothing more is
    taken in, and the log and systemd's status say so.
 3. Only then publish, subscribe, fit, and acknowledge the messages: killed before, they come again.
+   What a fit needs of a large group is read over several rounds.
 
 How long it takes until every node has done what it was told: a line in the log for each wave.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,7 @@ from gateway.decisions.gateway import Gateway
 from gateway.fitting.worker import FitFailed, Fitter
 from gateway.label_courier import LabelCourier
 from gateway.reasons import GatewayReason
-from gateway.recall import fit_job
+from gateway.recall import FitPreparation
 from gateway.registry import EventError, FitRecord, NodeKey, Record
 from gateway.registry.events import ANNOUNCEMENTS
 from gateway.registry.history import HOUR_MS
@@ -91,6 +92,7 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         self._labels = LabelCourier(link)
         self._tidied_ms: int | None = None
         self._took = 0  # messages, in the last round
+        self._preparing: deque[FitPreparation] = deque()  # fits whose members are being read
 
     def run(self) -> int:
         """As every loop; the fitter's thread ends with it."""
@@ -104,12 +106,13 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         self._follow_clock()
         began = Moment(self._clock.now_ms(), time.process_time())
         self._let_gather()
-        self._take_in(0.0 if self.gateway.busy else self._poll_s)
+        self._take_in(0.0 if self._busy else self._poll_s)
         self._took = len(self._deliveries)
         self._take_commands()
         self._take_fits()
         self._tick()
         self._settle()
+        self._prepare_fit()
         self._tidy()
         self._wave.follow(self.gateway, began, Moment(self._clock.now_ms(), time.process_time()))
         if self._clock.passed_ms() >= self._status_ms + STATUS_MS:
@@ -122,8 +125,13 @@ class GatewayLoop(BaseLoop[GatewayClock]):
         Not where the last round was a full one, as in a wave, or where a broker that has few
         messages under way at a time waits for our acknowledgements.
         """
-        if not self.gateway.busy and self._took < FULL_ROUND:
+        if not self._busy and self._took < FULL_ROUND:
             time.sleep(min(GATHER_S, self._poll_s))
+
+    @property
+    def _busy(self) -> bool:
+        """Whether there is something to do, whatever comes."""
+        return self.gateway.busy or bool(self._preparing)
 
     def _subscriptions(self) -> Mapping[str, int]:
         return self.gateway.subscriptions()
@@ -328,9 +336,19 @@ class GatewayLoop(BaseLoop[GatewayClock]):
                 self._filters = filters
             case ForgetExamples(change):
                 self._store.forget_examples(change)
-            case Fit(change, size):
-                job = fit_job(self._store, self.gateway, change, size)
-                self._fitter.submit(job, self._clock.now_ms())
+            case Fit():
+                self._preparing.append(FitPreparation(self._store, self.gateway, action))
+
+    def _prepare_fit(self) -> None:
+        """Read some more of what the next fit needs; with the last of it the fit begins."""
+        if self._preparing:
+            self._insist(self._read_some)
+
+    def _read_some(self) -> None:
+        job = self._preparing[0].read_some()
+        if job is not None:
+            self._preparing.popleft()
+            self._fitter.submit(job, self._clock.now_ms())
 
     # -- how it goes ---------------------------------------------------------------------------
 

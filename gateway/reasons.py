@@ -29,7 +29,7 @@ class GatewayReason(Reason):
 
     # -- as it should be: counted, no line
     SUMMARIES = "summaries", COUNTED, "", "Summaries kept for pooling.", "", NODES
-    EXAMPLES = "examples", COUNTED, "", "Labelled instances taken into a batch.", "", NODES
+    EXAMPLES = "examples", COUNTED, "", "Labelled instances added to a batch.", "", NODES
     MEASURED = (
         "measured",
         COUNTED,
@@ -39,7 +39,7 @@ class GatewayReason(Reason):
         NODES,
     )
     ORDERS = "orders", COUNTED, "", "Orders signed.", "", NODES
-    LABELS = "labels", COUNTED, "", "Labels that people gave, handed to the broker.", "", WEB_PAGE
+    LABELS = "labels", COUNTED, "", "Labels given by people and passed to the broker.", "", WEB_PAGE
     FITS = "fits", COUNTED, "", "Fits made.", "", NODES
     CLOCK_CONFIRMED = (
         "clock-confirmed", COUNTED, "", "A node's time agrees with a clock that was in doubt.", "",
@@ -47,19 +47,20 @@ class GatewayReason(Reason):
     )  # fmt: skip
     NOT_INTRODUCED = (
         "not-introduced", COUNTED, "",
-        "Statuses of nodes that have not introduced themselves yet; their introduction follows.",
+        "Status messages from nodes that have not introduced themselves yet; their introduction "
+        "follows.",
         "", NODES,
     )  # fmt: skip
 
     # -- what matters to whoever looks after the fleet
     ADOPTED = "adopted", INFO, "node adopted", "A node of a group has introduced itself.", "", NODES
-    LAYOUTS = "layouts", INFO, "layout advanced", "A node gets another layout.", "", NODES
+    LAYOUTS = "layouts", INFO, "layout advanced", "A node gets a new layout.", "", NODES
     FORGOTTEN = (
         "forgotten", INFO, "node forgotten", "An operator had a node forgotten.", "", NODES,
     )  # fmt: skip
     SENSOR_SILENT = (
-        "sensor-silent", INFO, "sensor silent", "A node hears nothing of a sensor any more.",
-        "It is retired by itself after `gateway.silence_s`.", NODES,
+        "sensor-silent", INFO, "sensor silent", "A node no longer hears a sensor.",
+        "It is retired automatically after `gateway.silence_s`.", NODES,
     )  # fmt: skip
     SENSOR_RETURNED = (
         "sensor-returned", INFO, "sensor returned", "A node hears a silent sensor again.", "",
@@ -74,25 +75,26 @@ class GatewayReason(Reason):
     )  # fmt: skip
     SENSOR_REMEASURED = (
         "sensor-remeasured", INFO, "sensor measured anew",
-        "An operator wants a sensor's scale to be measured anew.", "", NODES,
+        "An operator asked for a sensor's scale to be measured again.", "", NODES,
     )  # fmt: skip
     SCALE_MEASURED = (
         "scale-measured", INFO, "scale proved wrong",
-        "A node found a sensor's scale to be wrong; it is ordered the one that it measured.",
-        "Nothing to do; if it repeats, look at the sensor.", NODES,
+        "A node found a sensor's scale to be wrong; the gateway orders the scale that the node "
+        "measured.",
+        "Nothing to do; if it repeats, check the sensor.", NODES,
     )  # fmt: skip
     TOOK_OVER = (
         "took-over", INFO, "sensor takes over",
-        "A new sensor has the column of the one it replaces: both have spoken together for long "
-        "enough, or the old one has stopped.", "", NODES,
+        "A new sensor has taken over the column of the one it replaces: both were heard together "
+        "for long enough, or the old one has stopped.", "", NODES,
     )  # fmt: skip
     OVERDUE = (
         "overdue", WARNING, "sensor retired",
-        "A sensor was silent for too long and was retired.",
+        "A sensor was silent for too long and has been retired.",
         "Replace it: `opid-gateway sensor deploy … --replaces` keeps its column.", NODES,
     )  # fmt: skip
     EXPIRED = (
-        "expired", INFO, "sensor retired", "The announced end of a sensor's life came.",
+        "expired", INFO, "sensor retired", "A sensor reached its announced end of life.",
         "", NODES,
     )  # fmt: skip
     UNANNOUNCED = (
@@ -102,23 +104,26 @@ class GatewayReason(Reason):
     )  # fmt: skip
     OVERTAKEN = (
         "overtaken", WARNING, "node ahead of us",
-        "A node says that it obeys a newer order than this gateway gave.",
-        "Unless the database was restored from a backup, somebody speaks in its name.", TRUST,
+        "A node reports a newer order than this gateway has given.",
+        "Unless the database was restored from a backup, somebody is impersonating the node.",
+        TRUST,
     )  # fmt: skip
     BEYOND_REACH = (
         "beyond-reach", WARNING, "order out of reach",
-        "A node's order in force is too far ahead for it; it is ordered anew.",
-        "Somebody has spoken in its name: look at the broker's access rules.", TRUST,
+        "A node's current order is too far ahead for it to accept, so the gateway issues a new "
+        "one.",
+        "Somebody has impersonated it: check the broker's access rules.", TRUST,
     )  # fmt: skip
     VALUES_SET_ASIDE = (
         "values-set-aside", WARNING, "values set aside",
-        "Codes such as 65535, 85 or −127 among a sensor's first values are no measurements.",
-        "Look at the sensor if it repeats.", NODES,
+        "Codes such as 65535, 85 or −127 among a sensor's first values were ignored.",
+        "If it repeats, check the sensor.", NODES,
     )  # fmt: skip
     CLOCK = (
         "clock", WARNING, "clock in doubt",
-        "The clock of this machine was set, or disagrees with the nodes'.",
-        "Set it, or wait for its time server; nobody is retired by a doubted clock.", NODES,
+        "This machine's clock was set, or disagrees with the nodes' clocks.",
+        "Set it, or wait for its time server; no sensor is retired while the clock is in doubt.",
+        NODES,
     )  # fmt: skip
     CLOCK_SET = (
         "clock-set", COUNTED, "", "Somebody has set this machine's clock.", "", NODES,
@@ -130,43 +135,45 @@ class GatewayReason(Reason):
     )  # fmt: skip
     FIT_FAILED = (
         "fit-failed", ERROR, "fit failed",
-        "A change could not be fitted; it is tried again when the batch has grown.",
-        "The sentence says why; report it if it repeats.", NODES,
+        "A change could not be fitted; the gateway tries again when the batch has grown.",
+        "The message says why; if it repeats, please report it.", NODES,
     )  # fmt: skip
 
     # -- examples that are not taken
     EXAMPLE_OTHER_LAYOUT = (
         "example-of-another-layout", INFO, "example ignored",
-        "A labelled instance is of another layout than the node has now.", "Nothing to do.", NODES,
+        "A labelled instance belongs to a different layout than the node has now.",
+        "Nothing to do.", NODES,
     )  # fmt: skip
     EXAMPLE_NOT_NEEDED = (
         "example-not-needed", INFO, "example ignored",
-        "A labelled instance came after its change's batch was full or closed.",
+        "A labelled instance arrived after the batch of its change was full or closed.",
         "Nothing to do.", NODES,
     )  # fmt: skip
     EXAMPLE_TWICE = (
         "example-twice", INFO, "example ignored",
-        "A labelled instance came again, as after a node's restart.", "Nothing to do.", NODES,
+        "A labelled instance arrived twice, for example after a node's restart.",
+        "Nothing to do.", NODES,
     )  # fmt: skip
     EXAMPLE_CLASS = (
-        "refused-class", WARNING, REFUSED, "A label is none of the group's classes.",
+        "refused-class", WARNING, REFUSED, "A label is not one of the group's classes.",
         "Give node and group the same classes.", NODES,
     )  # fmt: skip
     EXAMPLE_QUOTA = (
         "refused-quota", WARNING, REFUSED,
         "A node sends more labelled instances than it was asked for.",
-        "Somebody may speak in its name: look at the broker's access rules.", TRUST,
+        "Somebody may be impersonating it: check the broker's access rules.", TRUST,
     )  # fmt: skip
 
     # -- reports and announcements that are not believed
     CLAIM = (
         "refused-claim", WARNING, REFUSED,
-        "A summary claims more readings than its node can have taken.",
-        "Somebody may speak in its name, or its clock was set.", TRUST,
+        "A summary claims more readings than its node can have received.",
+        "Somebody may be impersonating it, or its clock was set.", TRUST,
     )  # fmt: skip
     STRANGER = (
-        "refused-stranger", WARNING, REFUSED, "A node is in no group of this gateway.",
-        "Add it to `groups` in gateway.toml, or take its rights at the broker.", NODES,
+        "refused-stranger", WARNING, REFUSED, "A node is not in any group of this gateway.",
+        "Add it to `groups` in gateway.toml, or remove its account from the broker.", NODES,
     )  # fmt: skip
     UNKNOWN_NODE = (
         "refused-unknown-node", WARNING, REFUSED,
@@ -179,23 +186,25 @@ class GatewayReason(Reason):
         "Nothing to do: it will.", NODES,
     )  # fmt: skip
     UNKNOWN_SENSOR = (
-        "refused-unknown-sensor", WARNING, REFUSED, "An event is about a sensor nobody announced.",
-        "Compare its id; `opid-gateway sensor list` shows those that are known.", NODES,
+        "refused-unknown-sensor", WARNING, REFUSED,
+        "An event is about a sensor that nobody has announced.",
+        "Check its id; `opid-gateway sensor list` shows the known sensors.", NODES,
     )  # fmt: skip
     SENSOR_COUNT = (
         "refused-sensors", WARNING, REFUSED, "A node has, or would have, too many sensors.",
         "Retire some first.", NODES,
     )  # fmt: skip
     ROLE = (
-        "refused-role", WARNING, REFUSED, "A sensor's role cannot be, or is no role of its node.",
+        "refused-role", WARNING, REFUSED,
+        "A sensor's role is invalid, or its node has no such role.",
         "Use another role.", NODES,
     )  # fmt: skip
     ROLE_IN_USE = (
-        "refused-role-in-use", WARNING, REFUSED, "Another sensor has this role.",
-        "Retire that one first, or say that this one replaces it.", NODES,
+        "refused-role-in-use", WARNING, REFUSED, "Another sensor already has this role.",
+        "Retire that sensor first, or say that this one replaces it.", NODES,
     )  # fmt: skip
     ID_IN_USE = (
-        "refused-id-in-use", WARNING, REFUSED, "A sensor of this id is in use.",
+        "refused-id-in-use", WARNING, REFUSED, "A sensor with this id is in use.",
         "Give the new sensor another id, or retire the old one first.", NODES,
     )  # fmt: skip
     EMPTY_LAYOUT = (
@@ -203,63 +212,66 @@ class GatewayReason(Reason):
         "Deploy another one first, or have the node forgotten.", NODES,
     )  # fmt: skip
     END_OF_LIFE = (
-        "refused-end-of-life", WARNING, REFUSED, "An end of life is too early or too far away.",
+        "refused-end-of-life", WARNING, REFUSED,
+        "An end-of-life date is too early or too far away.",
         "Give a date in the future.", NODES,
     )  # fmt: skip
     GATE = (
-        "refused-gate", WARNING, REFUSED, "A node has another gate than its group can use.",
+        "refused-gate", WARNING, REFUSED, "A node has a different gate from its group.",
         "Give `node.gate` the same value on all nodes of the group.", NODES,
     )  # fmt: skip
     LIFECYCLE = (
         "refused-lifecycle", WARNING, REFUSED,
-        "What is announced cannot happen to a sensor in its state.",
+        "What was announced cannot happen to a sensor in its current state.",
         "`opid-gateway sensor list` shows the state.", NODES,
     )  # fmt: skip
     LATE = (
-        "refused-late", INFO, REFUSED, "An event is older than what is known already.",
+        "refused-late", INFO, REFUSED, "An event is older than what is already known.",
         "Nothing to do.", NODES,
     )  # fmt: skip
     STALE = (
         "refused-stale", INFO, REFUSED, "An event is too old to be believed.",
-        "Compare the clocks of node and gateway if it repeats.", NODES,
+        "If it repeats, compare the clocks of node and gateway.", NODES,
     )  # fmt: skip
 
     # -- the loop
     RECLAIMED = (
         "reclaimed", WARNING, "the lost lock is taken again",
-        "The database had dropped the lock by which one gateway serves it.",
-        "Look at the database's log if it repeats.", NODES,
+        "The database had dropped the lock that lets only one gateway serve it.",
+        "If it repeats, look at the database's log.", NODES,
     )  # fmt: skip
     HEARTBEAT_LOST = (
         "heartbeat-lost", WARNING, "heartbeat lost",
-        "The database did not take the word that this gateway is alive; when the lease is over it "
-        "does nothing more for its sites until it does.",
-        "Look at the database and the network to it.", NODES,
+        "The database did not accept this gateway's heartbeat. When the lease expires, the "
+        "gateway stops serving its sites until it does.",
+        "Check the database and the network.", NODES,
     )  # fmt: skip
     SITE_HELD = (
         "site-held", WARNING, "a site cannot be taken yet",
-        "A transaction of the gateway that had a site is not over; it is tried again at once.",
-        "If it repeats, let all gateways log in at PostgreSQL as the same role.", NODES,
+        "A transaction of the gateway that served a site before is still open; this gateway "
+        "tries again at once.",
+        "If it repeats, make sure that all gateways log in to PostgreSQL with the same role.",
+        NODES,
     )  # fmt: skip
     HISTORY_UNTIDY = (
         "history-untidy", WARNING, "history not thinned out",
-        "The database refused to thin out the history; it is tried again in an hour.",
-        "Look at the database and its disk.", WEB_PAGE,
+        "The database refused to thin out the history; the gateway tries again in an hour.",
+        "Check the database and its disk.", WEB_PAGE,
     )  # fmt: skip
     COMMANDS_UNREAD = (
         "commands-unread", ERROR, "commands cannot be read",
-        "The database refused to show operators' commands; they are asked for again.",
-        "Look at the database.", NODES,
+        "The operators' commands could not be read from the database; the gateway tries again.",
+        "Check the database.", NODES,
     )  # fmt: skip
     DATABASE_REFUSES = (
         "database-refuses", ERROR, "the database refuses",
-        "The database does not take what was decided; nothing is acknowledged until it does.",
-        "Look at the database and its disk.", NODES,
+        "The database does not accept what was decided; nothing is acknowledged until it does.",
+        "Check the database and its disk.", NODES,
     )  # fmt: skip
     COMMAND_REFUSED = (
         "command-refused", WARNING, "command refused",
-        "An operator's command could not be read or done; nothing has changed.",
-        "The sentence says why.", NODES,
+        "An operator's command could not be read or carried out; nothing has changed.",
+        "The message says why.", NODES,
     )  # fmt: skip
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from gateway.decisions.actions import Fit
 from gateway.decisions.gateway import Gateway
 from gateway.fitting.job import FitJob
-from gateway.registry import ChangeRecord, FitRecord
+from gateway.registry import (
+    ChangeRecord,
+    ExampleRecord,
+    FitRecord,
+    LayoutRecord,
+    NodeKey,
+    SummaryRecord,
+)
 from gateway.registry.fleet import StoredFleet
 from gateway.store import FleetStore
 
@@ -29,27 +38,58 @@ def pushed_fit(store: FleetStore, change: ChangeRecord) -> FitRecord | None:
     return next((fit for fit in store.fits(change.id) if fit.size == change.pushed), None)
 
 
-def fit_job(store: FleetStore, gateway: Gateway, change_id: int, size: int) -> FitJob:
-    """Everything a fit depends on."""
-    policy, change = gateway.policy, gateway.fleet.changes[change_id]
-    group = gateway.fleet.groups[change.group]
-    summaries, examples = store.summaries(group.keys), store.examples(change_id)
-    keys = {(each.site, each.node, each.layout_version) for each in summaries}
-    keys |= {(each.site, each.node, each.layout_version) for each in examples}
-    return FitJob(
-        change=change,
-        size=size,
-        classes=group.classes,
-        layouts={layout.key: layout for layout in store.layouts(keys)},
-        newest={
-            key: gateway.fleet.layouts[key] for key in group.keys if key in gateway.fleet.layouts
-        },
-        summaries=summaries,
-        examples=examples,
-        previous=pushed_fit(store, change),
-        lam=policy.lam,
-        rho=policy.rho,
-        weights=policy.weights,
-        kernels=policy.kernels,
-        archives=store.archives(group.id),
-    )
+MEMBERS_AT_ONCE = 250
+"""Members that are read for a fit in one round of the loop: in some 50 ms."""
+
+
+class FitPreparation:
+    """Everything a fit depends on, read a few members at a time: messages are answered meanwhile.
+
+    The batch, which has a limit of its own, is read first and at once: once the change is closed it
+    is forgotten.
+    """
+
+    def __init__(self, store: FleetStore, gateway: Gateway, wanted: Fit) -> None:
+        self._store, self._fleet = store, gateway.fleet
+        policy, change = gateway.policy, gateway.fleet.changes[wanted.change]
+        group = gateway.fleet.groups[change.group]
+        self._left = sorted(group.keys)
+        self._summaries: list[SummaryRecord] = []
+        self._newest: dict[NodeKey, LayoutRecord] = {}
+        examples = store.examples(change.id)
+        self._layouts = self._layouts_of(examples)
+        self._batch = FitJob(
+            change=change,
+            size=wanted.size,
+            classes=group.classes,
+            layouts={},
+            summaries=(),
+            examples=examples,
+            previous=pushed_fit(store, change),
+            lam=policy.lam,
+            rho=policy.rho,
+            weights=policy.weights,
+            kernels=policy.kernels,
+            archives=store.archives(group.id),
+        )
+
+    def _layouts_of(
+        self, records: Sequence[SummaryRecord] | Sequence[ExampleRecord]
+    ) -> dict[tuple[str, str, int], LayoutRecord]:
+        keys = {(each.site, each.node, each.layout_version) for each in records}
+        return {layout.key: layout for layout in self._store.layouts(keys)}
+
+    def read_some(self) -> FitJob | None:
+        """Read the next members; the job, once they are all there."""
+        keys = self._left[:MEMBERS_AT_ONCE]
+        summaries = self._store.summaries(keys)
+        self._layouts |= self._layouts_of(summaries)
+        # nothing below fails, so a portion that the database refused is read again as a whole
+        self._summaries += summaries
+        self._newest |= {k: self._fleet.layouts[k] for k in keys if k in self._fleet.layouts}
+        self._left = self._left[MEMBERS_AT_ONCE:]
+        if self._left:
+            return None
+        return replace(
+            self._batch, layouts=self._layouts, summaries=self._summaries, newest=self._newest
+        )

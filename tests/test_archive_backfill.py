@@ -179,7 +179,7 @@ def test_a_checkpoint_of_another_archive_is_refused_and_stays(folder, capsys):
     assert "is of another archive, mapping or group" in capsys.readouterr().err
     checkpoint.write_bytes(b"torn")
     assert backfill(folder, "--workers", 1) == 2
-    assert "is no checkpoint" in capsys.readouterr().err
+    assert "is not a checkpoint" in capsys.readouterr().err
     assert (len(before) > 0, dump(folder)) == (True, rest)
 
 
@@ -240,7 +240,7 @@ def test_a_role_that_nobody_has_is_measured_or_given(folder, capsys):
     said = capsys.readouterr()
     assert "pm_value is pm: scale 2 about 5 (given)" in said.out
     assert "4 hats (measured from its first 300 values in the archive)" in said.out
-    assert "with a label that is none of the group's classes count as unlabelled" in said.err
+    assert "with a label that is not one of the group's classes count as unlabelled" in said.err
     record = kept(folder)[0]
     hum = next(each for each in record.sensors if each.role == "hum")
     assert abs(hum.reference - 40) < 2
@@ -297,7 +297,7 @@ def test_archives_are_listed_replaced_and_forgotten(folder, capsys):
     """Learning the same name again replaces it; forgetting says what there is instead."""
     for _ in range(2):
         assert backfill(folder, "--name", "years", "--workers", 1, "--store-only") == 0
-    assert "archive years was there already, and is replaced" in capsys.readouterr().err
+    assert "archive years existed already, and is replaced" in capsys.readouterr().err
     config = str(folder / "gateway.toml")
     assert main(["archive", "list", config, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

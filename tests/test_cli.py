@@ -225,7 +225,7 @@ def test_status_without_a_node_is_one_sentence(tmp_path):
     done = opid_node("status", write_config(tmp_path))
     assert done.returncode == 1
     file = tmp_path / "status.json"
-    told = f"opid-node: no node has told how it is: there is no {file}; start the node\n"
+    told = f"opid-node: there is no status: {file} does not exist; start the node\n"
     assert done.stderr == told
 
 
@@ -234,7 +234,7 @@ def test_status_without_a_node_is_one_sentence(tmp_path):
     [
         ("gone.tar.gz", "no such file or directory"),
         (".", "is a directory"),
-        ("text.tar.gz", "is no backup of a node: file could not be opened successfully"),
+        ("text.tar.gz", "is not a backup of a node: file could not be opened successfully"),
     ],
 )
 def test_a_restore_from_what_is_no_backup_is_one_sentence(tmp_path, archive, sentence):
@@ -260,7 +260,7 @@ def test_a_backup_with_one_rotten_byte_is_refused(tmp_path, capsys, spoilt):
     data[int(spoilt * len(data))] ^= 0xFF
     archive.write_bytes(data)
     assert main(["restore", str(archive), str(path)]) == 1
-    assert f"{archive} is no backup of a node: " in capsys.readouterr().err
+    assert f"{archive} is not a backup of a node: " in capsys.readouterr().err
     assert not (tmp_path / "state").exists()
 
 

@@ -73,21 +73,22 @@ def test_check_says_what_a_start_would_change_and_changes_nothing(lived, capsys)
     assert (code, err) == (0, "")
     said = out[out.index("state: ") :]
     assert said.startswith(
-        "state: what a start changes:\n"
-        "  class 'fog' joins: nothing is known of it yet, and all of the others is kept\n"
+        "state: a restart would change:\n"
+        "  class 'fog' is added: nothing is known about it yet, and everything about the others "
+        "is kept\n"
         "  lux joins: reference 0, scale 10\n"
-        "  co2 goes: what was learned of the others is kept\n"
+        "  co2 is removed: what was learned with the others is kept\n"
         "  60 readings are kept\n"
     )
     assert files(lived / "state") == before
     code, out, _ = run(capsys, "check", write(lived))
-    assert "state: a start changes nothing; 60 readings are kept\n" in out
+    assert "state: a restart changes nothing; 60 readings are kept\n" in out
 
 
 def test_check_makes_no_folder_where_there_is_none(tmp_path, capsys) -> None:
     """It is run before the first start, perhaps by somebody else than the service's user."""
     code, out, _ = run(capsys, "check", write(tmp_path))
-    assert (code, "state: none yet; a start begins anew\n" in out) == (0, True)
+    assert (code, "state: none yet; the node will start from scratch\n" in out) == (0, True)
     assert not (tmp_path / "state").exists()
 
 
@@ -158,7 +159,7 @@ def test_check_warns_of_what_is_probably_a_mistake(tmp_path, capsys) -> None:
     for shown in (
         "an instance for all readings within 3000 ms",
         "the last 256 instances can be labelled, by number or by a time within 500 ms",
-        "speaks json to the world",
+        "publishes json",
     ):
         assert shown in out
 
@@ -198,11 +199,11 @@ def test_a_class_is_renamed_on_a_stopped_node_and_keeps_all_it_has_learned(lived
     code, out, _ = run(capsys, "classes", "rename", "wet", "damp", lived / "node.toml")
     assert code == 0
     assert out == (
-        f"class 'wet' is 'damp' now; write the same in {lived / 'node.toml'}: "
+        f"class 'wet' is 'damp' now; change {lived / 'node.toml'} to match: "
         'classes = ["dry", "damp"]\n'
     )
     code, out, _ = run(capsys, "check", write(lived, classes=("dry", "damp")))
-    assert (code, "a start changes nothing; 60 readings are kept" in out) == (0, True)
+    assert (code, "a restart changes nothing; 60 readings are kept" in out) == (0, True)
     code, _, err = run(capsys, "check", write(lived))
     assert (code, "lacks 'damp'" in err) == (2, True)
 

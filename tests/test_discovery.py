@@ -123,7 +123,7 @@ def test_units_examples_and_rhythm_stand_beside_the_proposals():
     assert 'id = "wash-machine-power"  # 412 W' in text
     assert 'id = "esp-kitchen-kitchen-co2"  # 742 ppm' in text
     assert "# zigbee2mqtt: Living Room (heard 3 times, about every 10 s)" in text
-    assert "# Home Assistant discovery: esp-kitchen (retained, not heard anew)" in text
+    assert "# Home Assistant discovery: esp-kitchen (retained, not heard live)" in text
     assert "# Home Assistant discovery: Boiler (heard 3 times, about every 10 s)" in text
 
 
@@ -132,13 +132,13 @@ def test_units_examples_and_rhythm_stand_beside_the_proposals():
     [
         ("zigbee2mqtt/Living Room: linkquality", "about the device itself"),
         ("zigbee2mqtt/Living Room: battery", "about the device itself"),
-        ("zigbee2mqtt/Lamp: effect", "can be set and is not published"),
+        ("zigbee2mqtt/Lamp: effect", "can be set but is not published"),
         ("zigbee2mqtt/Lamp: transition", "a setting of the device"),
         ("zigbee2mqtt/Safe: state", "'LOCK' and 'UNLOCK'"),
         ("zigbee2mqtt/a+b: temperature", "+ or #"),
         ("shelly-1/mode: (text)", "more than a path"),
         ("greenhouse/weather: sky", "'cloudy' is neither a number"),
-        ("greenhouse/picture", "no text"),
+        ("greenhouse/picture", "not text"),
     ],
 )
 def test_what_cannot_be_mapped_is_said_with_its_reason(what, why):

@@ -294,7 +294,7 @@ def test_a_summary_that_cannot_be_right_is_named_and_the_rest_go_on(fleet):
     retire(fleet, "n1", "pm")
     fleet.pass_s(10)
     fit = fleet.fits[-1]
-    assert "no sum of squares" in fit.refused[f"{SITE}/n2"]
+    assert "not a sum of squares" in fit.refused[f"{SITE}/n2"]
     assert f"{SITE}/n1" in fit.pooled
 
 

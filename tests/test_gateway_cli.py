@@ -32,11 +32,11 @@ from edge_opid.wire import (
 )
 from gateway.__main__ import main
 from gateway.cli.context import open_context
-from gateway.cli.wait import AwaitedWave, wave_after
+from gateway.cli.wait import AwaitedWave, Deadline, wave_after
 from gateway.registry import SensorState, diagram
 from gateway.registry.events import apply_event
 from gateway.registry.measuring import knots_like_its_neighbours
-from gateway.store import FleetStore
+from gateway.store import FleetStore, commands
 
 DOCS = Path(__file__).parent.parent / "docs" / "gateway.md"
 WAIT_S = 60.0
@@ -301,7 +301,7 @@ def test_a_node_that_left_the_configuration_is_shown_and_not_touched(opid, folde
     before = dump(folder)
     code, _, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
     assert code == 2
-    assert "node street/n1 is in no group of the configuration any more" in err
+    assert "node street/n1 is no longer in any group of the configuration" in err
     assert dump(folder) == before
     assert opid("node", "show", "n1")[0] == 0
 
@@ -340,7 +340,7 @@ def test_without_a_gateway_a_command_waits_and_nothing_else_changes(opid, folder
     code, out, err = opid(*RETIRE, "n1", "pm-n1", *WHY)
     assert code == 0
     assert out.splitlines() == [
-        "street/n1: column pm goes, with sensor pm-n1",
+        "street/n1: column pm is removed, with sensor pm-n1",
         "street/n1: its layout will be db, no, so",
     ]
     assert "no gateway serves sqlite:///" in err
@@ -367,7 +367,7 @@ def test_what_a_deployment_will_do_is_told_beforehand(opid):
     known = ["--reference", "-1.5", "--scale", "2", "--unit", "ppb", "--timeout-s", "30"]
     hats = ["--knots", "-1", "0", "1", "--end-of-life", "2999-01-01"]
     _, out, _ = opid(*DEPLOY, f"{SITE}/n1", "o3-1", "--role", "o3", *known, *hats)
-    assert "street/n1: column o3 (3 hats) comes, with sensor o3-1\n" in out
+    assert "street/n1: column o3 (3 hats) is added, with sensor o3-1\n" in out
     _, out, _ = opid(*DEPLOY, "n2", "pm-9", "--role", "pm", "--replaces", "pm-n2", *known)
     assert out.splitlines() == [
         "street/n2: pm-9 takes over from pm-n2 after 50 more readings together, or as soon as "
@@ -396,7 +396,7 @@ def test_whoever_retires_a_sensor_during_its_overlap_is_told_what_that_costs(opi
     code, out, _ = opid("sensor", "retire", "n1", "pm-n1", "--reason", "worn out")
     assert code == 0
     assert out.splitlines() == [
-        f"street/n1: {waits}; with pm-n1 retired now it takes over at once, and knows less",
+        f"street/n1: {waits}; with pm-n1 retired now, it takes over at once, with less knowledge",
         "street/n1: column pm passes from sensor pm-n1 to pm-9",
         "street/n1: its layout will be db, no, pm, so",
     ]
@@ -408,7 +408,7 @@ def test_a_sensor_that_is_measured_anew_keeps_its_column(opid):
     told, layout = out.splitlines()
     assert code == 0
     assert told.startswith(
-        "street/n1: pm-n1 is measured anew, for 50 readings or until it has moved;"
+        "street/n1: pm-n1 is measured again, for 50 readings or until it has moved;"
     )
     assert "pm" in layout
     code, _, err = opid("sensor", "remeasure", "n1", "pm-n1")
@@ -465,7 +465,7 @@ def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(fo
     assert measured.open == {n2: "measures hum-2, which takes its next readings"}
     assert wave_after(fleet, n1, "so-n1") == AwaitedWave(2)
     apply_event(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
-    assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get another layout"}
+    assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get a new layout"}
     assert wave_after(fleet, n2, "so-n2") == AwaitedWave(2)
 
 
@@ -648,7 +648,7 @@ def test_init_keeps_secrets_from_others_and_overwrites_nothing(tmp_path, capsys)
     assert init(fleet, "--node", "n1", "--broker-port", "1884") == 0
     told = capsys.readouterr().out
     assert f"wrote {fleet}/keys/gateway.key" in told
-    assert "what is left to do:" in told
+    assert "what remains to be done:" in told
     for secret in ("keys/gateway.key", "keys/gateway.credentials", "mosquitto/passwords"):
         assert (fleet / secret).stat().st_mode & 0o777 == 0o600
     before = files(fleet)
@@ -836,10 +836,10 @@ def test_labels_of_a_file_become_commands_for_their_nodes(folder, capsys):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "must begin with a line of names"),
-        ("node,label\nn1,x\n", "must begin with a line of names"),
-        ("node,label,tme\nn1,x,5\n", "must begin with a line of names"),
-        (LABELS.format(CLASSES[0], "purple"), "line 3: 'purple' is no class of street/n2"),
+        ("", "must begin with a header"),
+        ("node,label\nn1,x\n", "must begin with a header"),
+        ("node,label,tme\nn1,x,5\n", "must begin with a header"),
+        (LABELS.format(CLASSES[0], "purple"), "line 3: 'purple' is not a class of street/n2"),
         (LABELS.format(*CLASSES).replace("n1,", "n9,"), "line 2: no node 'n9' is known"),
         (LABELS.format(*CLASSES).replace("1794920400", ""), "line 3: neither time nor from"),
         (LABELS.format(*CLASSES).replace("1794920400", "noon"), "line 3: from must be like 14:05"),
@@ -852,3 +852,22 @@ def test_one_wrong_line_and_nothing_is_sent(folder, capsys, text, told):
     assert imported(folder, text) == 2
     assert told in capsys.readouterr().err
     assert dump(folder) == before
+
+
+def test_labels_whose_outcome_is_forgotten_are_not_called_sent(folder, capsys, monkeypatch):
+    """A gateway remembers its last commands only: all of a long file were refused, and the first
+    thousands of them were reported as sent.
+    """
+    monkeypatch.setattr(commands, "SETTLED_KEPT", 1)
+
+    def refuse_all(_deadline):
+        with FleetStore.open(f"sqlite:///{folder / 'gateway.sqlite'}") as store:
+            store.save((), {each.id: "the broker refuses labels" for each in store.commands()})
+        return True
+
+    monkeypatch.setattr(Deadline, "pause", refuse_all)
+    assert imported(folder, LABELS.format(*CLASSES)) == 2
+    said = capsys.readouterr()
+    assert "sent: 0 of 2" in said.out
+    assert "1 refused: the broker refuses labels" in said.err
+    assert "1 sent or refused, which of the two is forgotten" in said.err

@@ -393,7 +393,7 @@ def test_a_label_that_no_node_would_take_is_refused_in_a_sentence():
     number = desk.submit(Label("wet", InstanceId("box", 1, 7)))
     stranger = desk.rig.store.submit(SITE, "nobody", encode(CALM), 0)
     desk.rounds()
-    assert "is no class of group air: calm, busy, alarm" in desk.outcome(number)
+    assert "is not a class of group air: calm, busy, alarm" in desk.outcome(number)
     assert "is in no group" in desk.outcome(stranger)
     assert desk.heard() == []
 

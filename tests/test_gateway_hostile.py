@@ -39,7 +39,7 @@ from gateway.decisions.gateway import Gateway
 from gateway.fitting.worker import FitFailed, attempt
 from gateway.loop import GatewayLoop
 from gateway.policy import Group, Policy
-from gateway.recall import fit_job, recalled
+from gateway.recall import recalled
 from gateway.registry import SensorState
 from gateway.registry.capacity import COLUMNS_MAX, SENSORS_MAX
 from gateway.store import FleetStore
@@ -357,9 +357,7 @@ def test_weights_that_no_node_would_take_fail_the_fit_and_not_the_layout():
         nothing = replace(good, gram=to_bytes(0 * good.gram_array()), moment=faint)
         say(fleet, name, Channel.SUMMARY, nothing)
     outcomes = []
-    fleet._fit = lambda change, size: outcomes.append(
-        attempt(fit_job(fleet.store, fleet.gateway, change, size), 0)
-    )
+    fleet._fit = lambda wanted: outcomes.append(attempt(fleet.job(wanted), 0))
     fleet.publish = without_summaries(fleet)
     ready(fleet, "voc-1", "voc")
     fleet.pass_s(5)

@@ -114,7 +114,7 @@ def test_a_second_init_is_refused_and_changes_nothing(tmp_path):
     initialise(tmp_path, PLAN)
     before = contents(tmp_path)
     for plan in (PLAN, MORE):
-        with pytest.raises(FolderError, match="exists already, and init overwrites nothing"):
+        with pytest.raises(FolderError, match="already exists, and init overwrites nothing"):
             initialise(tmp_path, plan)
     assert contents(tmp_path) == before
 
@@ -247,7 +247,7 @@ def test_an_unfinished_folder_is_finished_with_its_own_plan_only(tmp_path, monke
         with pytest.raises(PowerCutError):
             initialise(tmp_path, PLAN)
     before = contents(tmp_path)
-    with pytest.raises(FolderError, match="begun with another plan"):
+    with pytest.raises(FolderError, match="started with another plan"):
         initialise(tmp_path, MORE)
     with pytest.raises(FolderError, match="not finished"):
         add_nodes(tmp_path, MORE)

@@ -324,5 +324,5 @@ def test_an_archive_with_sums_that_cannot_be_right_is_refused_by_name(easy):
     bad = archive_of(members, 1.0)
     bad = replace(bad, summary=replace(bad.summary, gram=np.full_like(bad.summary.gram, np.nan)))
     found = pool([*members, bad], names, 3)
-    assert found.refused == {"archive years #1": "its numbers must be finite, and are not"}
+    assert found.refused == {"archive years #1": "its numbers must be finite, but are not"}
     assert np.array_equal(found.known.gram, pool(members, names, 3).known.gram)

@@ -70,3 +70,24 @@ def test_what_cannot_have_been_learned_is_refused(learner):
             mine.unlearn_one(x, label)
     after = mine.state()
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("learner", [WoodburyLearner, GramLearner])
+@pytest.mark.parametrize("vanishing", [0, 4])
+def test_an_hour_of_labels_is_taken_back_in_a_few_decompositions(learner, vanishing, monkeypatch):
+    """One for each label kept a node from its watchdog for seconds; what is left is the same."""
+    X, y = stream(400)
+    made = {"vanishing": vanishing, "surviving": COLUMNS - vanishing, "classes": CLASSES}
+    mine, oracle = learner(**made), learner(**made, dtype="float64")
+    mine.learn_many(X, y)
+    oracle.learn_many(X[:200], y[:200])
+    taken = []
+    subtract = learner._subtract
+    monkeypatch.setattr(
+        learner, "_subtract", lambda self, *some: taken.append(1) or subtract(self, *some)
+    )
+    mine.unlearn_many(X[200:], y[200:], np.ones(200))
+    assert len(taken) == 4
+    assert (mine.readings, mine.evidence) == (oracle.readings, oracle.evidence)
+    # float32 throughout, and half of all that was known was taken away
+    assert np.abs(weights(mine) - weights(oracle)).max() < 1e-5

@@ -26,10 +26,14 @@ from edge_opid.link import (
     TlsFiles,
 )
 from edge_opid.link.background import BackgroundLink
+from edge_opid.link.connection import FIRST_ID, LAST_ID, Connection
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import read_credentials, tls_context
 from edge_opid.link.packets import NOT_UTF8, UnusablePacket, UsablePacket, publish_packet
+from edge_opid.link.poller import Poller
+from edge_opid.link.queues import Outgoing
+from edge_opid.link.versions import MQTT_311
 
 
 def secret(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -335,6 +339,63 @@ def test_message_too_large_for_the_broker_does_not_cut_the_link(tmp_path: Path) 
         assert isinstance(event, PublishRefused)
         assert "at most 1000" in event.reason
         assert link.counters.reconnects == 0
+
+
+@pytest.mark.parametrize("mqtt_5_first", [True, False])
+def test_publications_of_both_qualities_arrive_in_the_order_they_were_given(
+    tmp_path: Path, mqtt_5_first: bool
+) -> None:
+    """QoS 0 has no packet id and no confirmation, and must not overtake what has; nor must a
+    subscription of the same moment come after the publications.
+    """
+    with Mosquitto(tmp_path) as broker, link_to(broker.port, mqtt_5_first=mqtt_5_first) as link:
+        link.wait_connected(WAIT_S)
+        link.subscribe(["a"])
+        for number in range(60):
+            assert link.publish("a", bytes([number]), qos=number % 2)
+        assert [d.payload for d in take(link, 60)] == [bytes([number]) for number in range(60)]
+        assert link.stop() == 0
+        assert link.counters.published == 60
+        assert link.counters.unconfirmed == link.counters.reconnects == 0
+
+
+def test_packet_id_in_flight_is_not_given_to_another_message() -> None:
+    """A confirmation would be taken for that of the wrong one, and a message would be lost."""
+    options = MqttOptions(client_id="n1", inflight_max=LAST_ID)
+    exchange = Exchange(options)
+    connection = Connection(options, exchange, Poller(), MQTT_311)
+    taken = range(FIRST_ID, FIRST_ID + 3)
+    for packet_id in taken:
+        exchange.mark_sent(Outgoing("a", b"", 1, False), packet_id, 0.0)
+    connection._packet_id = FIRST_ID - 1
+    assert connection._next_packet_id() == FIRST_ID + 3
+    connection._packet_id = LAST_ID
+    assert connection._next_packet_id() == FIRST_ID + 3  # those below are paho's
+    assert connection._window < LAST_ID - FIRST_ID + 1  # or there might be none left to give
+
+
+def test_poll_without_a_timeout_takes_what_is_here_and_leaves_the_network_alone(
+    tmp_path: Path,
+) -> None:
+    """A node takes the rest of a batch so; were the network looked at, too, it would be twice."""
+    with Mosquitto(tmp_path) as broker:
+        link = MqttLink(MqttOptions(client_id="n1", port=broker.port))
+        link.subscribe(["a"])
+        link.start()
+        link.wait_connected(WAIT_S)
+        for number in range(3):
+            assert link.publish("a", bytes([number]))
+        assert [link.poll(None) for _ in range(9)] == [None] * 9
+        assert link.counters.published == 0
+        first = link.poll(WAIT_S)
+        assert first is not None
+        found = [first.payload]
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < 3 and time.monotonic() < deadline:
+            delivery = link.poll(None) or link.poll(0.05)
+            found += [] if delivery is None else [delivery.payload]
+        link.abort()
+        assert found == [b"\x00", b"\x01", b"\x02"]
 
 
 def test_message_over_our_own_limit_is_refused_and_counted(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_fast_sensor_does_not_overwrite_its_value() -> None:
     [instance] = add(assembler, 2, 10, temp=2.0)
     assert instance.values == {"temp": 1.0}
     [rest] = assembler.close(510)
-    assert (rest.values, rest.number) == ({"temp": 2.0}, number(2))
+    assert (rest.values, rest.numbers[-1]) == ({"temp": 2.0}, number(2))
 
 
 @pytest.mark.parametrize("time_ms", [501, -501])

@@ -111,7 +111,8 @@ def test_every_start_tells_what_it_changed(story) -> None:
     log = node.log()
     for sentence in (
         "lux joins: reference 100, scale 50",
-        "class 'fog' joins: nothing is known of it yet, and all of the others is kept",
+        "class 'fog' is added: nothing is known about it yet, and everything about the others is "
+        "kept",
         "co2-2 takes over from co2-1, with what it has learned: reference 450, scale 80",
         "temp is rescaled: reference 20, scale 8; they were 20 and 5, and what was learned is",
     ):

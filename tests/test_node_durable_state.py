@@ -95,7 +95,7 @@ def test_a_state_of_a_format_before_is_refused_with_a_sentence(
     assert said == (
         f"opid-node: state in {folder}: a {'journal ' * (part == 'record')}{part} was written by "
         f"an older edge-opid (format {written}, this one reads 3): run that version on this state, "
-        "or move the state away to begin anew; nothing was changed\n"
+        "or move the state away to start from scratch; nothing was changed\n"
     )
     assert not (tmp_path / "out.npz").exists()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -62,7 +62,7 @@ def test_init_makes_user_folders_modes_unit_and_a_file_that_check_accepts(tmp_pa
     assert (config.node.site, config.node.node) == ("farm", "north")
     assert config.node.classes == ("empty", "occupied")
     assert main(["check", str(tmp_path / "etc/opid-node/node.toml")]) == 0
-    assert "no broker to look at" in told.err
+    assert "no broker answered" in told.err
     assert "create the user opid-node\n" in told.out
     assert "systemctl enable --now opid-node" in told.out
 
@@ -87,14 +87,14 @@ def test_a_second_init_changes_nothing(tmp_path, capsys):
     before = listed(tmp_path)
     capsys.readouterr()
     assert init(tmp_path, "--class", "wet", "--class", "dry", "--site", "elsewhere") == 0
-    assert capsys.readouterr().out.startswith("nothing is missing, nothing done\n")
+    assert capsys.readouterr().out.startswith("nothing is missing; nothing was done\n")
     assert listed(tmp_path) == before
 
 
 def test_a_dry_run_says_all_and_does_nothing(tmp_path, capsys):
     assert init(tmp_path, *CLASSES, "--dry-run") == 0
     told = capsys.readouterr().out
-    assert f"would create the user opid-node\nwould make {tmp_path}/etc/opid-node" in told
+    assert f"would create the user opid-node\nwould create {tmp_path}/etc/opid-node" in told
     assert all(f"would write {tmp_path}/{name}\n" in told for name in FILES)
     assert list(tmp_path.iterdir()) == []
 
@@ -113,7 +113,7 @@ def test_without_root_init_says_what_to_run_and_does_nothing(tmp_path, capsys, m
 @as_root
 def test_without_classes_init_asks_for_them_and_does_nothing(tmp_path, capsys):
     assert init(tmp_path) == 2
-    assert "what the node is to tell apart" in capsys.readouterr().err
+    assert "needs the classes to tell apart" in capsys.readouterr().err
     assert init(tmp_path, *CLASSES, "--node", "Not An Id") == 2
     assert "node.node must be 1 to 32 of a-z" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

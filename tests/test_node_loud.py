@@ -238,7 +238,7 @@ def test_a_node_that_was_stopped_says_so_first_and_one_that_was_killed_says_othe
             wait_until(lambda: path.exists() and read_status(path)["connected"], "it is there")
             node.kill()
             said = command("status", node.toml)
-            assert (said.returncode, "and did not say goodbye" in said.stdout) == (1, True)
+            assert (said.returncode, "and did not shut down cleanly" in said.stdout) == (1, True)
         with NodeProcess(tmp_path / "n", broker.port, NODE) as node:
             wait_until(lambda: read_status(path)["pid"] == node.pid, "it is there again")
             assert node.stop() == 0

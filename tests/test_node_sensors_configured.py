@@ -120,7 +120,7 @@ def test_a_sensor_that_is_removed_goes_and_the_others_keep_what_they_know() -> N
     """Its node bridges with the survivors' weights, as for any sensor that is retired."""
     rig = lived()
     again, told = restarted(rig, (A, B))
-    assert told == ("c goes: what was learned of the others is kept",)
+    assert told == ("c is removed: what was learned with the others is kept",)
     layout, learner = alone()
     narrower = layout.retire("c")
     learner = layout.change_to(narrower).follow(learner, rig.node.state.scoreboard.carry())
@@ -152,7 +152,8 @@ def test_a_sensor_that_is_rescaled_answers_as_if_it_had_always_had_that_scale() 
     other = replace(C, reference=25.0, scale=6.0)
     again, told = restarted(lived(), (A, B, other))
     assert told == (
-        "c is rescaled: reference 25, scale 6; they were 20 and 3, and what was learned is moved",
+        "c is rescaled: reference 25, scale 6; they were 20 and 3, and what was learned is "
+        "converted",
     )
     always = lived((A, B, other))
     mine, theirs = (each.node.state.local_models.learner for each in (again, always))
@@ -251,8 +252,8 @@ def test_another_role_timeout_or_gate_forgets_nothing() -> None:
     changed = (replace(A, timeout_s=99.0), B, C)
     again, told = restarted(rig, changed, gate=6.0)
     assert told == (
-        "a: timeout_s is 99.0 from here on; it was left out",
-        "node.gate is 6 from here on; it was 8",
+        "a: timeout_s is 99.0 from now on; it was left out",
+        "node.gate is 6 from now on; it was 8",
     )
     assert same_bits(again, before)
     local_models = again.node.state.local_models
@@ -287,7 +288,7 @@ def test_a_file_whose_sensors_all_have_to_be_measured_is_refused() -> None:
     rig = lived()
     node = Node(config(sensors=(SensorConfig("x"), SensorConfig("y"))))
     node.restore(None, rig.durable)
-    with pytest.raises(SettingError, match="sensors are all to be measured first: give 'x'"):
+    with pytest.raises(SettingError, match="sensors would all have to be measured first: give 'x'"):
         node.start(0)
     assert node.snapshot() == rig.frozen()
 
@@ -302,10 +303,10 @@ def test_where_a_gateway_has_ordered_the_sensors_of_the_file_are_told_and_not_ap
     given = rig.node.config.sensors
     changed = (replace(given[0], scale=3.0), given[1], SensorConfig("lux"))
     again, told = restarted(rig, changed, keys)
-    decides = "the gateway decides over this node's sensors"
+    decides = "the gateway decides about this node's sensors"
     assert told == (
         f"lux is not used: {decides}: opid-gateway sensor deploy",
-        f"c stays, though it left the file: {decides}: opid-gateway sensor retire",
+        f"c stays, although it is no longer in the file: {decides}: opid-gateway sensor retire",
         f"a: scale of the file are not used: {decides}",
     )
     assert again.frozen() == rig.frozen()
@@ -319,7 +320,7 @@ def test_a_warm_up_goes_on_under_another_file(readings: int) -> None:
     unscaled = tuple(SensorConfig(name) for name in "abc")
     rig = lived(unscaled, readings, warmup_readings=20)
     again, told = restarted(rig, (unscaled[0], B, SensorConfig("d")), warmup_readings=20)
-    assert any(each.startswith("c goes") for each in told)
+    assert any(each.startswith("c is removed") for each in told)
     assert again.node.state.warmup is not None
     teach(again, readings + 1, 60)
     assert again.node.state.warmup is None
@@ -342,9 +343,9 @@ def test_a_change_during_the_warm_up_is_told_and_moves_nobody_out_of_it() -> Non
     rig.commit(0)
     again, told = restarted(rig, (replace(a, knots=5), still, D), warmup_readings=40)
     assert sorted(told) == [
-        "a: knots is 5 from here on; it was 1",
+        "a: knots is 5 from now on; it was 1",
         "d joins: reference 30, scale 4",
-        "mute goes: what was learned of the others is kept",
+        "mute is removed: what was learned with the others is kept",
     ]
     for seq in range(21, 41):
         again.read(seq, {"a": float(seq % 7), "still": 3.0})
@@ -353,7 +354,7 @@ def test_a_change_during_the_warm_up_is_told_and_moves_nobody_out_of_it() -> Non
     again.commit(0)
     check_replay(again)
     _, told = restarted(again, (replace(a, knots=5), D), warmup_readings=40)
-    assert told == ("still goes: what was learned of the others is kept",)
+    assert told == ("still is removed: what was learned with the others is kept",)
 
 
 def test_a_power_cut_between_a_change_and_its_commit_is_harmless() -> None:
@@ -396,14 +397,16 @@ def test_a_file_that_changes_while_a_replacement_is_measured_keeps_what_waits_fo
     measuring, _ = restarted(rig, (A, B, heir), warmup_readings=20)
     teach(measuring, READINGS + 1, 5)
     again, told = restarted(measuring, (A, B, heir), warmup_readings=20, recent=99)
-    assert told == ("node.recent is 99 from here on; it was 256",)
+    assert told == ("node.recent is 99 from now on; it was 256",)
     assert again.node.state.measuring.until == {"d": "c"}
     moved, told = restarted(again, (replace(A, scale=2.0), B, heir), warmup_readings=20, recent=99)
     assert [each.split(":")[0] for each in told] == ["a is rescaled"]
     assert moved.node.state.measuring.until == {"d": "c"}
     assert "c" in moved.node.state.local_models.sensors
     gone, told = restarted(moved, (replace(A, scale=2.0), B), warmup_readings=20, recent=99)
-    assert told == tuple(f"{id_} goes: what was learned of the others is kept" for id_ in "cd")
+    assert told == tuple(
+        f"{id_} is removed: what was learned with the others is kept" for id_ in "cd"
+    )
     assert sorted(gone.node.state.local_models.sensors) == ["a", "b"]
     assert not gone.node.state.measuring
 

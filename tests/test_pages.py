@@ -11,13 +11,16 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from support.pages import BLOCK, ROOT, World
+from support.pages import BLOCK, ROOT, World, shown_below
 
 from edge_opid.source import connect
+from gateway.cli.members import HEADINGS, row_of
+from gateway.cli.output import Terminal
 
 GIVEN = """\
 import numpy as np
@@ -75,7 +78,7 @@ STORIES = {
         ["docs/node.md"],
         {
             "discover |": "discover --seconds 1 |",
-            "watch 'zigbee2mqtt/#'": "watch --seconds 1 'zigbee2mqtt/#'",
+            "watch 'zigbee2mqtt/#'": "watch --seconds 9 --count 1 'zigbee2mqtt/#'",
         },
     ),
     "a node": (
@@ -111,6 +114,19 @@ OF_OTHERS = {
     "docs/several-gateways.md": "make sites, tests/test_sites_live.py",
 }
 """Pages of these two kinds that are followed elsewhere, and where."""
+
+
+def test_the_table_of_gateways_on_the_page_is_the_one_that_is_printed() -> None:
+    """Only PostgreSQL has two of them: a column is added, and nobody sees it on the page."""
+    began_ms = 1_794_947_465_000
+    found = [
+        {"process": "process 811 on 'pi4'", "silent_ms": 400, "sites": ["bay", "mill"]},
+        {"process": "process 902 on 'nuc'", "silent_ms": 700, "sites": ["hill"]},
+    ]
+    screen = StringIO()
+    Terminal(screen, screen).table(HEADINGS, [row_of({"since_ms": began_ms, **e}) for e in found])
+    page = shown_below("docs/several-gateways.md", "opid-gateway members")
+    assert page.pattern.fullmatch(screen.getvalue()), screen.getvalue()
 
 
 def test_every_page_to_learn_from_and_every_how_to_is_followed_by_a_test() -> None:

@@ -417,7 +417,7 @@ def test_the_gateway_orders_the_scale_that_a_node_measured():
 
 
 def test_an_operator_has_a_sensor_measured_anew_through_the_gateway():
-    """It keeps its columns meanwhile, and what was learned is moved."""
+    """It keeps its columns meanwhile, and what was learned is converted."""
     fleet, record = fleet_with(lambda fleet: SensorRemeasured("pm-n1", fleet.now_ms))
     assert record.state == SensorState.ACTIVE
     assert record.reason == "measured anew"

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from support.mosquitto import find_mosquitto
+from support.pages import shown_below
 
 from edge_opid.node import journal_records
 from edge_opid.node.journal_records import Accepted
@@ -39,6 +40,8 @@ def test_resets_every_few_seconds_lose_no_reading_and_repeat_none(tmp_path):
     assert outcome.counts["resets"] > outcome.counts["mid_packet"] > 0
     assert outcome.counts["duplicates"] > 0, "nothing came twice, so nothing was proved"
     assert outcome.counts["given_up"] == 0
+    page = shown_below("docs/scenarios.md", "python -m firmware_sim.resets.run")
+    assert page.pattern.fullmatch(f"{outcome.told()}\n"), "docs/scenarios.md shows another report"
 
 
 def test_a_node_that_does_not_know_copies_is_found_out(tmp_path):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge_opid.service.status_file import read_status
+from edge_opid.service.systemd import Systemd
 from gateway.sites.census import DEAD_LEASES, Census, Member
 from gateway.sites.lease import Lease
 from gateway.sites.share import Moves, fair_share, moves
+from gateway.sites.supervisor import Supervisor
 
 NAMES, SITES = "abcde", [f"s{n:02}" for n in range(12)]
 gateways = st.sets(st.sampled_from(NAMES), min_size=1)
@@ -152,3 +157,23 @@ def test_a_stranger_is_watched_for_a_whole_lease_and_a_half_before_it_is_dead():
     assert census.look([row], 1_000.5 + DEAD_LEASES * 4.0, 1_010.0)
     assert not census.look([row], 1_000.6 + DEAD_LEASES * 4.0, 1_010.0)
     assert census.look([member("old", 8, 4.0)], 1_011.0, 1_011.0)
+
+
+def test_whatever_is_wrong_with_its_status_a_supervisor_goes_on(tmp_path):
+    """A site changed a table while another thread read it for the status: the process ended,
+    and all its sites with it.
+    """
+
+    class Broken:
+        def health(self):
+            raise RuntimeError("dictionary changed size during iteration")
+
+    session = SimpleNamespace(name="a")
+    lease, file = Lease(4.0, Tick()), tmp_path / "status.json"
+    supervisor = Supervisor(session, lease, None, Systemd({}), file)
+    supervisor._sites["x"] = Broken()
+    supervisor._write_status(running=False)
+    assert not file.exists()
+    del supervisor._sites["x"]
+    supervisor._write_status(running=False)
+    assert read_status(file)["noted"]["status-file-refused"]["count"] == 1

@@ -220,11 +220,11 @@ def test_dead_thread_is_said_by_send(station: Station, monkeypatch: pytest.Monke
     monkeypatch.setattr(source._link, "poll", ends)
     assert source._thread is not None
     source._thread.join(WAIT_S)
-    with pytest.raises(SourceError, match="not taken: the thread that sends has ended"):
+    with pytest.raises(SourceError, match="not stored: the thread that sends has ended"):
         source.send({"temp": 1.0})
     assert source.counters.sent == 1
     source.close()
-    with pytest.raises(SourceError, match="not taken: this source is closed"):
+    with pytest.raises(SourceError, match="not stored: this source is closed"):
         source.send({"temp": 1.0})
     station.options |= {"background": False}
     again = station.source()

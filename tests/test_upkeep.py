@@ -96,7 +96,7 @@ def test_every_command_of_the_page_is_one_that_can_be_typed():
 def test_status_says_first_whether_a_gateway_runs_who_it_is_and_since_when(fleet, capsys):
     config = str(fleet / "gateway.toml")
     assert main(["status", config]) == 1
-    assert capsys.readouterr().out.startswith("not running: nobody serves sqlite:///")
+    assert capsys.readouterr().out.startswith("not running: no gateway serves sqlite:///")
     with served(fleet) as pid:
         assert main(["status", config]) == 0
         told = capsys.readouterr().out
@@ -180,7 +180,7 @@ def test_a_backup_is_made_while_the_gateway_runs_and_restored_while_none_does(fl
     assert rows(fleet / "gateway.sqlite.before-restore") == since
     assert mode(target) == mode(fleet / "gateway.sqlite.before-restore") == 0o600
     assert main(["restore", config, str(file)]) == 2
-    assert "of another restore" in capsys.readouterr().err
+    assert "from another restore" in capsys.readouterr().err
     assert not list(fleet.glob("*.new*"))
 
 
@@ -196,7 +196,7 @@ def test_a_backup_overwrites_nothing_and_a_restore_takes_only_what_is_ours(fleet
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE somebody (x)")
     assert main(["restore", config, str(file)]) == 2
-    assert "is no database of a gateway" in capsys.readouterr().err
+    assert "is not a gateway's database" in capsys.readouterr().err
     assert main(["restore", config, str(tmp_path / "nothing")]) == 2
     changed = {name for name, data in contents(fleet).items() if before.get(name) != data}
     assert {Path(name).name for name in changed} <= {"gateway.sqlite.lock"}
@@ -441,7 +441,7 @@ def test_an_archive_that_reaches_elsewhere_is_refused(tmp_path, capsys, name):
             member.size = 4
         made.addfile(member, io.BytesIO(b"evil"))
     assert opid_node(["restore", str(archive), str(file)]) == 1
-    assert "is no backup of a node" in capsys.readouterr().err
+    assert "is not a backup of a node" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evil.tar.gz", "n1.toml"]
 
 

@@ -133,7 +133,7 @@ def test_a_sensor_is_retired_through_the_page_and_the_change_is_marked(town, chr
     page = visitor.go(f"/operate/{NODE}")
     page.fill("#reason-co-n1", "its battery leaks")
     page.locator("section", has_text="co-n1").get_by_role("button", name="Retire").click()
-    assert page.get_by_text("column co goes, with sensor co-n1").is_visible()
+    assert page.get_by_text("column co is removed, with sensor co-n1").is_visible()
     assert town.states()["co-n1"] == "active", "a rehearsal changes nothing"
     page.get_by_role("button", name="Confirm").click()
     page.get_by_text("Done: the gateway has taken it").wait_for()
@@ -290,7 +290,7 @@ def test_a_link_lets_a_phone_in_once_and_leaves_no_code_behind(guarded, chromium
     other = Visitor(chromium, guarded.url, PHONE)
     page = other.go(f"/join#{code}")
     page.get_by_role("button", name="Use this device").tap()
-    page.get_by_text("this link was used already").wait_for()
+    page.get_by_text("this link has already been used").wait_for()
 
 
 def test_another_sites_page_cannot_label_though_the_phone_is_logged_in(guarded, chromium):
@@ -311,5 +311,5 @@ def test_a_strangers_name_that_points_here_shows_nothing(guarded, chromium):
     page = context.new_page()
     answer = page.goto(f"http://{REBOUND}:{guarded.port}/login")
     assert answer.status == 421
-    assert "is no name of this server" in page.content()
+    assert "is not a name of this server" in page.content()
     assert commands(guarded) == []

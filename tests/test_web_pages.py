@@ -150,7 +150,7 @@ def test_the_page_of_gateways_shows_who_serves_what_who_stands_by_and_what_nobod
         page = client.get("/members").text
         assert "Every site is served." in page
         assert page.count(f"process {os.getpid()} on") == 2
-        assert "nothing: it stands by" in page
+        assert "nothing: on standby" in page
         first.give(tenure)
         assert "Served by nobody: farm." in client.get("/members").text
 
@@ -273,7 +273,7 @@ def test_a_guest_who_gives_labels_without_end_leaves_room_for_the_operator(local
     site.book.expire()
     refused = post(client, "/label/farm/n1", label="dry", instance="box 1 7")
     assert refused.status_code == 400
-    assert "wait for the gateway" in refused.text
+    assert "waiting for the gateway" in refused.text
     retire = {"what": "retire", "sensor": "lux-2", "reason": "broken"}
     assert post(client, "/operate/farm/n1/confirm", **retire).status_code == 303
     read = site.book.ask(lambda context: context.store.commands())
@@ -303,7 +303,7 @@ def test_a_rehearsal_shows_what_follows_and_changes_nothing(local):
     site, client = local
     fields = {"what": "retire", "sensor": "lux-2", "reason": "broken"}
     answer = post(client, "/operate/farm/n1/rehearse", **fields)
-    assert "column lux goes, with sensor lux-2" in answer.text
+    assert "column lux is removed, with sensor lux-2" in answer.text
     assert commands(site) == []
     confirmed = post(client, "/operate/farm/n1/confirm", **fields)
     assert confirmed.headers["location"].startswith("/command/")
@@ -389,7 +389,7 @@ def test_a_node_without_a_configuration_is_shown_what_is_on_the_broker(local):
     """The list of `opid-node discover`, escaped, and for half a minute only."""
     site, client = local
     assert 'href="/discover/farm/n3"' in client.get("/node/farm/n3").text
-    assert "Nothing was heard yet" in client.get("/discover/farm/n3").text
+    assert "Nothing has been heard" in client.get("/discover/farm/n3").text
     assert post(client, "/discover/farm/n3").headers["location"] == "/discover/farm/n3"
     assert "#" in site.ear._link.filters
     topic, said = "esp-1/sensor/<b>air</b>/state", b"21.5"

@@ -129,7 +129,7 @@ def test_a_link_is_printed_for_a_phone_and_needs_a_token(tmp_path, capsys):
     assert capsys.readouterr().out.strip() == keys().metrics_word
     config.write_text(TOML)
     assert main(["web-link", str(config)]) == 2
-    assert "web.token names no file" in capsys.readouterr().err
+    assert "web.token is missing" in capsys.readouterr().err
 
 
 def test_a_machine_that_has_no_room_for_the_pages_is_asked_again(tmp_path, monkeypatch):

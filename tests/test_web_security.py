@@ -130,7 +130,7 @@ def test_a_link_works_once_also_after_a_restart(tmp_path):
         client.cookies.clear()
         again = post(client, "/join", code=code)
         assert again.status_code == 403
-        assert "used already" in again.text
+        assert "already been used" in again.text
     with opened(tmp_path, LAN) as (_, client):
         assert post(client, "/join", code=code).status_code == 403
         assert client.get("/label/farm/n1").status_code == 303

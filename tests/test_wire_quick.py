@@ -204,7 +204,8 @@ def test_a_prediction_written_at_once_has_the_bytes_of_one_that_is_checked(
         predictor="own",
         confidence=confidence,
     )
-    written = encode_prediction(form, instance, time_ms, label, scores, versions, "own", confidence)
+    said = tuple(scores), list(scores.values())
+    written = encode_prediction(form, instance, time_ms, label, *said, versions, "own", confidence)
     assert written == encode_as(form, message)
     assert decode(written, Prediction) == message
 
@@ -213,4 +214,4 @@ def test_a_prediction_written_at_once_has_the_bytes_of_one_that_is_checked(
 def test_a_prediction_that_is_not_finite_is_refused_and_not_written(form) -> None:
     for bad in (float("nan"), float("inf")):
         with pytest.raises(WireError, match="finite"):
-            encode_prediction(form, NUMBER, 7, "a", {"a": bad, "b": 0.5}, (0, 0), "own", 0.5)
+            encode_prediction(form, NUMBER, 7, "a", ("a", "b"), [bad, 0.5], (0, 0), "own", 0.5)

@@ -1,7 +1,7 @@
 """What a node costs its gateway: at rest, and when all of them change at once; from 500 to 10,000.
 
-    python -m benchmarks.gateway.wave [--nodes 500 1000] [--rest 30] [--sensors 12] [--viewers 0]
-        [--json out/gateway.json]
+    python -m benchmarks.gateway.wave [--nodes 500 1000] [--rest 30] [--sensors 12]
+        [--viewers 0 [--turns 0]] [--json out/gateway.json]
 
 For each size a mosquitto, a gateway, and a fleet that is too thin to be what is measured
 (`fleet.py`). First everybody is adopted. Then nothing happens for `--rest` seconds but what always
@@ -13,7 +13,8 @@ twice what it is on an idle one, which the time of one signature beside it shows
 on the same broker, by the clock: as many bare retained publications of the same size.
 
 The E-stage's time beside scikit-learn's on one batch is measured last. With `--viewers` the pages
-are served beside it, and so many look at the fleet all the time.
+are served beside it, and so many look at the fleet all the time; with `--turns`, every other time:
+what the pages cost the gateway is the difference.
 """
 
 from __future__ import annotations
@@ -78,11 +79,17 @@ def waves(served: GatewayProcess) -> list[tuple[float, float]]:
     """The seconds of every wave since the first fit, by the clock and of the processor.
 
     Mostly it is one. Where announcements took so long that some nodes were fitted and obeyed before
-    the last had spoken, there are several, and none of them has an order for every node.
+    the last had spoken, there are several, or one with layouts in it: see `first_fitted`.
     """
     _, _, fitted = served.log().partition("event=fitted")
     found = re.findall(r"orders=\d+ seconds=([0-9.]+) cpu_s=([0-9.]+)", fitted)
     return [(float(seconds), float(cpu)) for seconds, cpu in found]
+
+
+def first_fitted(served: GatewayProcess) -> int:
+    """The members of the first fit. All nodes, or what follows is not a wave of weights alone."""
+    found = re.search(r"event=fitted .*pooled=(\d+)", served.log())
+    return int(found[1]) if found else 0
 
 
 def all_adopted(served: GatewayProcess, nodes: int) -> bool:
@@ -141,7 +148,7 @@ def measure(folder: Path, nodes: int, sensors: int, rest_s: float, viewers: int)
             found["fleet's share, µs a node"] = 1e6 * (cpu_s(fleet.pid) - crowd_cpu) / nodes
         seconds, used = map(sum, zip(*waves(served), strict=True))
         found["wave, µs a node"], found["wave, s"] = 1e6 * used / nodes, seconds
-        found["waves"] = len(waves(served))
+        found["waves"], found["first fit, nodes"] = len(waves(served)), first_fitted(served)
         size = max(len(order.payload) for order in served.remembers().orders)
         found["bare, s"] = min(bare_publishing(broker.port, nodes, size) for _ in range(3))
         found["a signature, µs"] = signature_us()
@@ -219,6 +226,21 @@ def print_verdicts(found: Sequence[Figures]) -> None:
         print(verdict(what, rest["rest, GB written a day"], REST_GB_MAX, at_least=False))
 
 
+def compare_with_pages(nodes: int, sensors: int, rest_s: float, viewers: int, turns: int) -> None:
+    """The wave without the pages and with them, in turns: medians of each, and all runs."""
+    runs: dict[int, list[Figures]] = {0: [], viewers: []}
+    for _ in range(turns):
+        for looking, found in runs.items():
+            with tempfile.TemporaryDirectory() as folder:
+                found.append(measure(Path(folder), nodes, sensors, rest_s, looking))
+    shown = "wave, µs a node", "wave, s", "first fit, nodes", "change, µs a node", "a signature, µs"
+    for name in shown:
+        for looking, found in runs.items():
+            values = [each[name] for each in found]
+            every = " ".join(f"{value:.3g}" for value in values)
+            print(f"{name}, {looking} viewers: median {statistics.median(values):.3g} ({every})")
+
+
 def main() -> None:
     """Print the figures and the verdicts."""
     parser = command_line(__doc__)
@@ -226,8 +248,13 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=30.0)
     parser.add_argument("--sensors", type=int, default=12)
     parser.add_argument("--viewers", type=int, default=0)
+    parser.add_argument("--turns", type=int, default=0)
     add_json_option(parser)
     given = parser.parse_args()
+    if given.turns:
+        size = max(given.nodes)
+        compare_with_pages(size, given.sensors, given.rest, given.viewers, given.turns)
+        return
     found = []
     for nodes in given.nodes:
         with tempfile.TemporaryDirectory() as folder:

@@ -16,9 +16,9 @@ from edge_opid.wire import MESSAGES_ON, READABLE, Channel, Desired, Message, top
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 ABOUT = """\
-Everything travels below `opid/1/SITE/NODE/` with QoS 1. What people and their tools read is JSON
-(`node.format = "msgpack"` makes it msgpack); what machines exchange is msgpack, shown here as JSON,
-with arrays as `"<bytes>"`. Labels take both, and shorter forms for people: [labels](../labels.md).
+All topics begin with `opid/1/SITE/NODE/`; QoS is 1. Messages for people and other programs are JSON
+(or msgpack, with `node.format = "msgpack"`). Messages between machines are msgpack, shown here as
+JSON with arrays as `"<bytes>"`. Labels may be either, or one of the [shorter forms](../labels.md).
 `v` is the version of the schema. Unknown keys are ignored, except in labels. Times are milliseconds
 since 1970."""
 

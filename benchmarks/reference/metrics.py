@@ -12,7 +12,7 @@ from gateway.web.book import View
 from gateway.web.metrics import metrics_of
 
 ABOUT = """\
-`/metrics` of [the pages](../web.md#for-machines) is for Prometheus. [Alert rules and a
+`/metrics` of [the pages](../web.md#for-programs) is for Prometheus. [Alert rules and a
 dashboard](../prometheus/README.md) use these names."""
 NODE: dict[str, Any] = {
     "site": "s", "node": "n", "group": "g", "introduced": True, "online": True, "heard_ms": 1,

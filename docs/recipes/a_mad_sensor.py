@@ -1,6 +1,6 @@
-"""One sensor goes mad: leave it out, and believe the others.
+"""One sensor sends nonsense: leave it out, and trust the others.
 
-It prints who is not believed, and what the answer is with its nonsense and without.
+It prints which sensor is not believed, and the answer with its nonsense and without.
 
     not believed: ('temp',)
     with it: empty

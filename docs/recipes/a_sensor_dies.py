@@ -1,6 +1,6 @@
-"""Learn from a stream, and go on when a sensor dies.
+"""Learn from a stream, and carry on when a sensor dies.
 
-It prints how often the classifier is right with both sensors, and after one of them has died.
+It prints how often the classifier is right with both sensors, and after one has died.
 
     both sensors: 97% right
     CO2 has died: 85% right

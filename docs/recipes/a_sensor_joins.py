@@ -1,4 +1,4 @@
-"""A sensor dies, a new one is mounted, and nothing that was learned of the others is lost.
+"""A sensor dies, a new one is installed, and nothing learned with the others is lost.
 
 It prints what the classifier knows, before and after, and what it says at 23 degrees.
 

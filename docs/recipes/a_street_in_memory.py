@@ -1,6 +1,6 @@
 """No sensors yet? Simulate a street for a day, and let its carbon monoxide sensor die at noon.
 
-It prints how often the learner is right in each half of the day, about readings not yet learned.
+It prints how often the learner is right in each half of the day, before it learns a reading.
 
     morning: 88% right with 6 sensors
     afternoon: 82% right with 5

@@ -1,6 +1,6 @@
 """Another pipeline wants a TFLite file: write one, without TensorFlow.
 
-It prints the size of the file in both kinds of weights, and how it begins.
+It prints the size of the file with both kinds of weights, and its first bytes.
 
     float32: 0.6 kB, TFL3
     int8: 0.7 kB, TFL3

@@ -1,4 +1,4 @@
-"""The truth comes an hour later, from a person: keep the last readings, learn when told.
+"""Labels arrive an hour late, from a person: keep the last readings, and learn when told.
 
 It prints what the classifier makes of 58 µg/m³ before and after four late labels, and what became
 of a fifth. A node does the same by itself, for labels sent by time or by the reading's number.

@@ -1,6 +1,6 @@
-"""Nobody knows what a sensor's values mean: let the first readings say it.
+"""Nobody knows a sensor's usual values: let the first readings set its scale.
 
-It prints what the classifier makes of a sensor in kilo-ohm, and how often it was right meanwhile.
+It prints the scale it finds for a sensor in kilo-ohms, and how often it was right so far.
 
     8 readings: gas 110 ± 15, 5 right
     16 readings: gas 109 ± 16, 13 right

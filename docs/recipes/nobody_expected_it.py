@@ -1,6 +1,6 @@
-"""A sensor dies that nobody expected to die, and no more labels come: ask those that are left.
+"""A sensor dies unexpectedly, and there are no more labels: ask the remaining sensors.
 
-It prints how often the others are right, and how often with its last value in the dead one's place.
+It prints how often the others are right, and how often if the dead one's last value is kept.
 
     without the radar: 84% right
     its last value instead: 49% right

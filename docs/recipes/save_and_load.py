@@ -1,6 +1,6 @@
-"""Keep what was learned in one file, and go on from it as if nothing had happened.
+"""Save what was learned in one file, and continue from it as if nothing had happened.
 
-It prints what was loaded, and whether it answers to the bit as before.
+It prints what was loaded, and whether it gives exactly the same answers as before.
 
     <Classifier: 2 sensors, 2 classes, 15 readings, 0.6 kB>
     the same bits: True

@@ -1,7 +1,7 @@
 """A new sensor has joined: forty labelled readings may be enough to use it.
 
-It prints how often the survivors are right without it, and with it. Where forty labels cannot tell
-whether it helps, the fit is the survivors alone.
+It prints how often the surviving sensors are right without it and with it. If forty labels cannot
+tell whether it helps, the fit uses the survivors alone.
 
     survivors alone: 77% right
     with the new sensor: 93% right

@@ -1,6 +1,6 @@
-"""You move house, sensors and all: keep what was learned, and forget how sure it was.
+"""You move house, sensors and all: keep what was learned, but forget how certain it was.
 
-It prints how often it is right in the first 100 readings of the new house, sure and less sure.
+It prints how often it is right in the first 100 readings of the new house, for both.
 
     carry 1: 95% right
     carry 0: 97% right

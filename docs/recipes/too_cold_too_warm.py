@@ -1,6 +1,6 @@
-"""Comfortable is neither cold nor warm: give sensors knots, and they need not be straight lines.
+"""Comfortable is neither cold nor warm: with knots, a sensor's effect can be a curve.
 
-It prints how often a straight line is right about comfort, and how often a bent one is.
+It prints how often a straight line is right about comfort, and how often a curve is.
 
     knots=1: 73% right
     knots=8: 95% right

@@ -1,7 +1,7 @@
-"""Two rooms learn apart, and know together what one would know that had seen it all.
+"""Two rooms learn separately, and together know what one learner would that had seen it all.
 
-It prints what the kitchen knows before and after it is told what the bathroom has learned, and
-how often it is right about both rooms.
+It prints what the kitchen knows before and after merging what the bathroom has learned, and how
+often it is right about both rooms.
 
     ['clean', 'cooking'] 66% right
     ['clean', 'cooking', 'shower'] 99% right

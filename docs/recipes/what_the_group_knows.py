@@ -1,6 +1,7 @@
-"""Many nodes know more than one: add up their summaries, whatever order their columns have.
+"""Many nodes know more than one: add up their summaries, whatever the order of their columns.
 
-It prints whose readings are in, who lacks a sensor, and how often one node and the group are right.
+It prints whose readings are included, who lacks a sensor, and how often one node and the group are
+right.
 
     ('attic',) {} 65% right
     ('attic', 'cellar') {'shed': ('co2',)} 71% right

@@ -1,4 +1,4 @@
-"""Sensors you have already, as zigbee2mqtt sends them: a node in memory, and no broker.
+"""Sensors you already have, as zigbee2mqtt sends them: a node in memory, without a broker.
 
 It prints what the node would publish for a message without a label, and what it refused.
 

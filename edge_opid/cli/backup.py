@@ -24,16 +24,16 @@ def backup(given: Namespace) -> int:
     config = load_config(given.file, os.environ)
     folder: Path = config.state_folder
     if os.path.lexists(given.out):
-        raise ConfigError(f"{given.out} is there already, and nothing is overwritten")
+        raise ConfigError(f"{given.out} already exists, and nothing is overwritten")
     if not folder.is_dir():  # opening it would make one
-        raise OpidError(f"there is no folder {folder}: there is nothing to copy")
+        raise OpidError(f"there is no folder {folder}: there is nothing to back up")
     whole = io.BytesIO()
     with RealDisk(folder) as disk, tarfile.open(fileobj=whole, mode="w:gz") as archive:
         names = sorted(disk.names())
         for name in names:
             archive.add(folder / name, arcname=name, recursive=False)
     if not names:
-        raise OpidError(f"folder {folder} holds no state: there is nothing to copy")
+        raise OpidError(f"folder {folder} holds no state: there is nothing to back up")
     write_whole(given.out, whole.getvalue(), mode=0o600)
     print_lines([f"{given.out}: {len(names)} files of {folder}, mode 0600"])
     return 0

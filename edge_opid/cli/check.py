@@ -58,14 +58,14 @@ def _compared(config: ServiceConfig) -> tuple[NodeState | None, list[str]]:
     except (OpidError, OSError) as error:
         return None, [f"state: it cannot be compared: {error}"]
     if node is None:
-        return None, ["state: none yet; a start begins anew"]
+        return None, ["state: none yet; the node will start from scratch"]
     plan = node.planned()  # a ConfigError says what a start would refuse
     node.start(round(time.time() * 1000))  # of this copy, in memory
     kept = node.state.local_models.learner.readings
     if not plan.sentences:
-        lines = [f"state: a start changes nothing; {kept:,} readings are kept"]
+        lines = [f"state: a restart changes nothing; {kept:,} readings are kept"]
     else:
-        lines = ["state: what a start changes:", *(f"  {each}" for each in plan.sentences)]
+        lines = ["state: a restart would change:", *(f"  {each}" for each in plan.sentences)]
         lines.append(f"  {kept:,} readings are kept")
     return node.state, [*lines, *(f"  not used: {each}" for each in plan.ignored)]
 
@@ -105,11 +105,11 @@ def describe(config: ServiceConfig) -> Iterator[str]:
     yield f"  classes {', '.join(node.classes)}; λ {node.lam:g}, ρ {node.rho:g}; gate {node.gate:g}"
     if node.learn_unlabelled:
         size = GramLearner.bytes_for(Settings(vanishing=0, surviving=layout.width, classes=1))
-        yield f"  readings without labels are learned from, too: {size / 1000:.1f} kB"
+        yield f"  also learns from readings without labels: {size / 1000:.1f} kB"
     for sensor in node.sensors:
         yield f"  sensor {_sensor(sensor, node)}"
     yield f"  {_instances(node)}"
-    yield f"  {_labels(node)}; speaks {node.format} to the world"
+    yield f"  {_labels(node)}; publishes {node.format}"
     yield f"listens to {', '.join(Node(node).subscriptions())}"
     if node.homeassistant:
         yield from _homeassistant(node)
@@ -122,7 +122,7 @@ def describe(config: ServiceConfig) -> Iterator[str]:
     yield f"gateway: {trusted}"
     yield f"state in {config.state_folder}, at most 8 MiB of journal and two snapshots"
     if config.state_must_exist:
-        yield "  it must be there: an empty or missing folder is refused"
+        yield "  it must exist: an empty or missing folder is refused"
     yield (
         f"  committed after {node.commit_records} records or {node.commit_s:g} s; a reading is "
         "acknowledged after its commit"
@@ -139,7 +139,7 @@ def _homeassistant(node: NodeConfig) -> Iterator[str]:
 
     place = node.homeassistant_prefix, node.site, node.node
     yield (
-        f"announces itself to Home Assistant on {config_topic(*place)}, which it reads, too; "
+        f"announces itself to Home Assistant on {config_topic(*place)}, which it also reads; "
         f"events on {event_topic(*place)}; again after {birth_topic(place[0])}"
     )
 

@@ -33,5 +33,5 @@ def classes(given: Namespace) -> int:
                 store.append(action.record)
         store.commit()
         names = ", ".join(f'"{name}"' for name in node.state.settings.classes)
-    print_lines([f"{done}; write the same in {given.file}: classes = [{names}]"])
+    print_lines([f"{done}; change {given.file} to match: classes = [{names}]"])
     return 0

@@ -47,11 +47,15 @@ def discover(given: Namespace) -> int:
 def told(proposal: Proposal, options: MqttOptions, seconds: float) -> str:
     """One line about the whole, as a comment."""
     where = f"{options.host}:{options.port}"
-    count = f"{proposal.sensors} sensors on {len(proposal.topics)} topics"
-    rest = f", {len(proposal.unmapped)} values not mapped" if proposal.unmapped else ""
+    count = f"{_some(proposal.sensors, 'sensor')} on {_some(len(proposal.topics), 'topic')}"
+    rest = f", {_some(len(proposal.unmapped), 'value')} not mapped" if proposal.unmapped else ""
     return (
         f"# Heard from {where} in {seconds:g} s: {count}{rest}. Delete what does not belong here."
     )
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def known_of(config: ServiceConfig | None) -> Known:
@@ -75,8 +79,8 @@ def _broker(given: Namespace, config: ServiceConfig | None) -> MqttOptions:
         options = replace(options, credentials=given.credentials)
     elif options.credentials is not None and _is_running(config.status_file):
         raise ConfigError(
-            f"the node of {given.file} is running, and a broker that lets a name in once would "
-            "push it out: stop it, or give --credentials of another account"
+            f"the node of {given.file} is running, and the broker might disconnect it: stop it, "
+            "or give --credentials of another account"
         )
     return _listening(options)
 

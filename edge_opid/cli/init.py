@@ -52,14 +52,18 @@ def init(given: Namespace) -> int:
     """Do what is missing, or say it; then say what is left."""
     if os.geteuid() != 0 and not given.dry_run:
         words = shlex.join(["sudo", str(_program()), *sys.argv[1:]])
-        raise ConfigError(f"init makes a user and files of root's: run {words}, or add --dry-run")
+        raise ConfigError(
+            f"init creates a user and files owned by root: run {words}, or add --dry-run"
+        )
     place = Place(given.root.absolute(), given.user)
     steps = [*place.missing(_first_file(given, place), given.credentials)]
     for step in steps:
         if not given.dry_run:
             step.do()
     verb = "would " if given.dry_run else ""
-    print_lines([f"{verb}{step.words}" for step in steps] or ["nothing is missing, nothing done"])
+    print_lines(
+        [f"{verb}{step.words}" for step in steps] or ["nothing is missing; nothing was done"]
+    )
     print_lines(_left_to_do(place))
     return 0
 
@@ -93,7 +97,7 @@ class Place:
 
     def _folder(self, folder: Path, mode: int, *, owned: bool) -> Iterator[Step]:
         if not folder.exists():
-            words = f"make {folder}, mode {mode:04o}"
+            words = f"create {folder}, mode {mode:04o}"
             yield Step(words, lambda: self._make_folder(folder, mode, owned=owned))
 
     def _make_folder(self, folder: Path, mode: int, *, owned: bool) -> None:
@@ -176,7 +180,7 @@ def _first_file(given: Namespace, place: Place) -> Callable[[], str]:
     classes = tuple(given.classes or ())
     if not place.config.exists() and len(classes) < 2:
         raise ConfigError(
-            "init must know what the node is to tell apart: say --class empty --class occupied, or "
+            "init needs the classes to tell apart: add --class empty --class occupied, or "
             f"put the folder that opid-gateway init made at {place.folder}"
         )
 
@@ -192,7 +196,7 @@ def _first_file(given: Namespace, place: Place) -> Callable[[], str]:
                 sensors = EXAMPLE_SENSOR + "\n" + sensors
         except LinkError as error:
             sys.stderr.write(
-                f"opid-node: no broker to look at ({error}): node.toml has an example\n"
+                f"opid-node: no broker answered ({error}): node.toml has an example sensor\n"
             )
             sensors = EXAMPLE_SENSOR
         found = starting_file(
@@ -214,9 +218,9 @@ def _first_file(given: Namespace, place: Place) -> Callable[[], str]:
 def _left_to_do(place: Place) -> Iterator[str]:
     program = _program()
     yield ""
-    yield "what is left to do:"
-    yield f"- look at {place.config}, and what it means: sudo {program} check {place.config}"
+    yield "what remains to be done:"
+    yield f"- edit {place.config} and check it: sudo {program} check {place.config}"
     if program.is_relative_to("/home") or program.is_relative_to("/root"):
         yield f"- install the program elsewhere, as in /opt/opid-node: the unit hides {program}"
     yield "- start it: sudo systemctl daemon-reload && sudo systemctl enable --now opid-node"
-    yield f"- ask how it is: sudo {program} status"
+    yield f"- see how it is doing: sudo {program} status"

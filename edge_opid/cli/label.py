@@ -23,7 +23,7 @@ from edge_opid.tally import first_bytes
 from edge_opid.wire import Channel, Label, NodeTopics, Undo
 from edge_opid.wire.labels import label_json, millis_of, parse_instance
 
-ANSWER_S = 10.0  # a node looks four times a second
+ANSWER_S = 10.0  # a node looks twice a second
 NUMBER = re.compile(r"[0-9]{1,16}(\.[0-9]+)?")
 TIMES = ("%H:%M", "%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M")
 
@@ -33,8 +33,8 @@ def label(given: Namespace) -> int:
     config = load_config(given.config, os.environ)
     if config.status_file is None:
         raise ConfigError(
-            f"{given.config.name}: state.status_file is missing: a node is told through a socket "
-            "beside it; name one, and restart"
+            f"{given.config.name}: state.status_file is missing: labels reach the node through a "
+            "socket next to it; set it and restart"
         )
     said = meant(given, config, time.time)
     topic = str(NodeTopics(config.node.site, config.node.node).to(Channel.LABEL))
@@ -59,7 +59,7 @@ def meant(given: Namespace, config: ServiceConfig, now_s: Callable[[], float]) -
         raise SettingError("CLASS", "give a class, or --undo")
     if given.label is not None and given.label not in config.node.classes:
         known = ", ".join(config.node.classes)
-        raise SettingError("CLASS", f"{given.label!r} is none of this node's classes: {known}")
+        raise SettingError("CLASS", f"{given.label!r} is not one of this node's classes: {known}")
     instance = None if given.instance is None else parse_instance(given.instance)
     at_ms = typed_millis(given.at, "--at", now_s)
     from_ms = typed_millis(given.begin, "--from", now_s)

@@ -23,7 +23,7 @@ def parser() -> ArgumentParser:
     """The whole command line."""
     whole = ArgumentParser(
         prog=PROGRAM,
-        description="Classify readings, learn from labels, and go on when sensors fail.",
+        description="Classify readings, learn from labels, and keep working when sensors fail.",
     )
     add_version(whole)
     verbs = whole.add_subparsers(required=True, metavar="VERB")
@@ -32,22 +32,24 @@ def parser() -> ArgumentParser:
     run.add_argument("--speed", type=_speed, default=1.0, metavar="TIMES", help=faster)
     _file(run)
     _file(_verb(verbs, "check", "check a configuration and print what the node would do"))
-    status = _verb(verbs, "status", "show how the running node is")
-    status.add_argument("--json", action="store_true", help="print the status file as it is")
+    status = _verb(verbs, "status", "show how the running node is doing")
+    status.add_argument("--json", action="store_true", help="print the status file as JSON")
     _file(status)
     _watch(verbs)
     _label(_verb(verbs, "label", "give the running node a label"))
     export = _verb(verbs, "export", "write the layout and weights of a stopped node to a file")
     export.add_argument("out", type=Path, metavar="OUT.npz", help="the file to write")
     _file(export)
-    words = "measure a sensor's scale again from its next values; the node must be stopped"
+    words = "measure a sensor's scale again from its next values (node must be stopped)"
     remeasure = _verb(verbs, "remeasure", words)
     remeasure.add_argument("sensor", metavar="SENSOR", help="the sensor's id")
     _file(remeasure)
     _copies(verbs)
     _discover(_verb(verbs, "discover", "listen to a broker and propose sensors for its devices"))
     _init(
-        _verb(verbs, "init", "create user, folders, systemd unit and a first node.toml (as root)")
+        _verb(
+            verbs, "init", "create the user, folders, systemd unit and a first node.toml (as root)"
+        )
     )
     _file(_verb(verbs, "selftest", "test this machine: arithmetic, speed, memory, SD card, clock"))
     _classes(_verb(verbs, "classes", "rename or remove a class of a stopped node"))
@@ -58,8 +60,10 @@ def _copies(verbs: Verbs) -> None:
     backup = _verb(verbs, "backup", "write the state of a stopped node to a file")
     backup.add_argument("out", type=Path, metavar="OUT.tar.gz", help="the file to write")
     _file(backup)
-    restore = _verb(verbs, "restore", "restore the state of a stopped node from such a file")
-    restore.add_argument("archive", type=Path, metavar="BACKUP.tar.gz", help="what `backup` wrote")
+    restore = _verb(verbs, "restore", "restore the state of a stopped node from a backup")
+    restore.add_argument(
+        "archive", type=Path, metavar="BACKUP.tar.gz", help="a file written by `backup`"
+    )
     _file(restore)
 
 
@@ -72,27 +76,31 @@ def _discover(each: ArgumentParser) -> None:
 
 def _init(each: ArgumentParser) -> None:
     each.add_argument(
-        "--site", default="home", help="the site, which is the first part of the node's address"
+        "--site",
+        default="home",
+        help="the site, the first part of the node's address (default: home)",
     )
-    each.add_argument("--node", help="the node's id (default: the name of this machine)")
-    words = "a class that the node tells apart; repeat for each"
+    each.add_argument("--node", help="the node's id (default: this machine's name)")
+    words = "a class to tell apart; repeat for each"
     each.add_argument("--class", action="append", dest="classes", metavar="CLASS", help=words)
     _broker(each, 10.0)
     each.add_argument("--user", default="opid-node", help="the user the node runs as")
     each.add_argument(
-        "--dry-run", action="store_true", help="print what would be done, and do nothing"
+        "--dry-run", action="store_true", help="print what would be done, but do nothing"
     )
     words = "write below this folder instead of /, for the image of another machine"
     each.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help=words)
 
 
 def _broker(each: ArgumentParser, seconds: float) -> None:
-    each.add_argument("--host", help="where the broker is (default: as FILE says, or 127.0.0.1)")
-    each.add_argument("--port", type=int, help="1883, or 8883 with --tls-ca")
+    each.add_argument("--host", help="the broker's address (default: from FILE, or 127.0.0.1)")
+    each.add_argument(
+        "--port", type=int, help="the broker's port (default: 1883, or 8883 with --tls-ca)"
+    )
     words = "a file of two lines, user and password, mode 600"
     each.add_argument("--credentials", type=Path, metavar="FILE", help=words)
     each.add_argument(
-        "--tls-ca", type=Path, metavar="FILE", help="the authority's certificate; turns on TLS"
+        "--tls-ca", type=Path, metavar="FILE", help="the certificate of the authority; turns on TLS"
     )
     words = f"how long to listen (default {seconds:g})"
     each.add_argument("--seconds", type=_seconds, default=seconds, metavar="S", help=words)
@@ -110,9 +118,9 @@ def _seconds(text: str) -> float:
 
 def _classes(each: ArgumentParser) -> None:
     changes = each.add_subparsers(required=True, metavar="CHANGE")
-    rename = changes.add_parser("rename", help="give a class another name; all is kept")
-    rename.add_argument("old", metavar="OLD", help="the name it has")
-    rename.add_argument("new", metavar="NEW", help="the name it gets")
+    rename = changes.add_parser("rename", help="rename a class; everything learned is kept")
+    rename.add_argument("old", metavar="OLD", help="the current name")
+    rename.add_argument("new", metavar="NEW", help="the new name")
     remove = changes.add_parser("remove", help="forget a class; the others are kept")
     remove.add_argument("old", metavar="NAME", help="the class to forget")
     remove.set_defaults(new=None)
@@ -140,7 +148,7 @@ def _watch(verbs: Verbs) -> None:
     watch = _verb(verbs, "watch", "show each message that reaches the running node, and its effect")
     watch.add_argument("topic", nargs="?", metavar="TOPIC", help="only these topics; + and # match")
     watch.add_argument(
-        "--seconds", type=float, help="stop after this many seconds (default: at Ctrl-C)"
+        "--seconds", type=float, help="stop after this many seconds (default: run until Ctrl-C)"
     )
     watch.add_argument("--count", type=int, help="stop after this many messages")
     _config(watch)

@@ -21,7 +21,7 @@ def remeasure(given: Namespace) -> int:
     with open_node(config, must_have_run=True) as (node, store, _):
         known = node.state.local_models.sensors
         if given.sensor in node.state.measuring.until:
-            print_lines([f"{given.sensor} is being measured already"])
+            print_lines([f"{given.sensor} is already being measured"])
             return 0
         if given.sensor not in known or node.state.warmup is not None:
             there = "none yet" if node.state.warmup is not None else ", ".join(known)
@@ -29,8 +29,8 @@ def remeasure(given: Namespace) -> int:
         if node.state.is_ordered:
             raise SettingError(
                 "SENSOR",
-                f"{given.sensor!r} has its scale from a gateway: ask there (opid-gateway sensor "
-                "remeasure)",
+                f"{given.sensor!r} gets its scale from a gateway: use opid-gateway sensor "
+                "remeasure",
             )
         _check_not_given(config.node, given.sensor, given.file.name)
         store.append(pack_record(Remeasured(time.time_ns() // 1_000_000, given.sensor)))

@@ -56,18 +56,18 @@ def _unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as found:
             members = found.getmembers()
             if sum(each.size for each in members) > BYTES_MAX:
-                raise OpidError(f"{archive} is no backup of a node: it is too large")
+                raise OpidError(f"{archive} is not a backup of a node: it is too large")
             for each in members:
                 source = found.extractfile(each) if each.isreg() else None
                 if source is None or Path(each.name).name != each.name or each.name in (".", ".."):
-                    raise OpidError(f"{archive} is no backup of a node: it has {each.name!r}")
+                    raise OpidError(f"{archive} is not a backup of a node: it has {each.name!r}")
                 with source, (folder / each.name).open("xb") as target:
                     shutil.copyfileobj(source, target)
                 (folder / each.name).chmod(0o600)
             _read_to_the_end(found)
     except (tarfile.TarError, EOFError, BadGzipFile, zlib.error) as error:
         why = str(error).partition(":")[0]  # the rest lists what every decompressor thought of it
-        raise OpidError(f"{archive} is no backup of a node: {why}") from error
+        raise OpidError(f"{archive} is not a backup of a node: {why}") from error
 
 
 def _read_to_the_end(archive: tarfile.TarFile) -> None:

@@ -25,14 +25,14 @@ def status(given: Namespace) -> int:
     config = load_config(given.file, os.environ)
     path = config.status_file
     if path is None:
-        raise ConfigError(f"{given.file.name}: state.status_file is missing: name one, and restart")
+        raise ConfigError(f"{given.file.name}: state.status_file is missing: set it and restart")
     try:
         found = read_status(path)
         age_s = time.time() - path.stat().st_mtime
     except FileNotFoundError:
-        raise OpidError(f"no node has told how it is: there is no {path}; start the node") from None
+        raise OpidError(f"there is no status: {path} does not exist; start the node") from None
     except (OSError, ValueError) as error:
-        raise OpidError(f"no node has told how it is: {sentence_of(error)}") from error
+        raise OpidError(f"there is no status: {sentence_of(error)}") from error
     gone = age_s >= STALE_S or _is_deaf(socket_path(path))
     well = found.get("running", True) and not gone and found.get("connected", True)
     told = _told({**found, "gone": gone}, age_s, time.time())
@@ -83,8 +83,8 @@ def heading(found: dict[str, Any], age_s: float, now_s: float) -> str:
         return f"stopped {_ago(age_s)} ago"
     if age_s >= STALE_S or found.get("gone", False):
         return (
-            f"not running: process {found.get('pid')} last wrote {_ago(age_s)} ago and did not say "
-            "goodbye; its log says why"
+            f"not running: process {found.get('pid')} last wrote {_ago(age_s)} ago and did not "
+            "shut down cleanly; its log says why"
         )
     if not found.get("connected", True):
         since_s = now_s - float(found.get("not_connected_since_ms") or 0) / 1000

@@ -16,8 +16,8 @@ def warnings(node: NodeConfig, state: NodeState | None) -> Iterator[str]:
     for name in node.classes:
         if name.lower() in NO_STATES:
             yield (
-                f"node.classes has {name!r}, which Home Assistant shows as unknown: call it "
-                "otherwise (opid-node classes rename)"
+                f"node.classes has {name!r}, which Home Assistant shows as unknown: choose "
+                "another name (opid-node classes rename)"
             )
     for place, sensor in enumerate(node.sensors):
         key = f"sensors[{place}]"
@@ -40,12 +40,13 @@ def _seen(node: NodeConfig, state: NodeState) -> Iterator[str]:
     for place, given in enumerate(node.sensors):
         key, values = f"sensors[{place}]", seen[given.id]
         if given.replaces and given.id not in known:
-            yield f"{key}.replaces = {given.replaces!r}: the state knows no such sensor"
+            yield f"{key}.replaces = {given.replaces!r}: the state has no such sensor"
         patience_ms = state.silence.rhythms.patience_ms(given.id)
         if given.timeout_s is not None and 1000 * given.timeout_s < patience_ms:
             yield (
                 f"{key}.timeout_s = {given.timeout_s:g} of {given.id} is shorter than its rhythm: "
-                f"by what it has said, silence means something after {patience_ms / 1000:g} s; "
+                "judging by its reports, silence means something only after "
+                f"{patience_ms / 1000:g} s; "
                 "leave the key out, and its rhythm decides"
             )
         sensor = state.local_models.sensors.get(given.id)
@@ -57,10 +58,10 @@ def _seen(node: NodeConfig, state: NodeState) -> Iterator[str]:
         if 4 * beyond >= len(values):
             yield (
                 f"{key}: {beyond} of the last {len(values)} values of {given.id} are beyond the "
-                f"gate ({scales}): they all count alike; give it other ones"
+                f"gate ({scales}): they all count the same; give it another reference and scale"
             )
         elif len(set(values)) == 1:
             yield (
                 f"{key}: {given.id} was {values[0]:g} in all of its last {len(values)} values: "
-                f"its scale cannot be told from them ({scales})"
+                f"they give no scale ({scales})"
             )

@@ -27,7 +27,7 @@ def watch(given: Namespace) -> int:
     if config.status_file is None:
         raise ConfigError(
             f"{given.config.name}: state.status_file is missing: a node is watched through a "
-            "socket beside it; name one, and restart"
+            "socket next to it; set it and restart"
         )
     wanted = None if given.topic is None else Filter(given.topic)
     shown = 0
@@ -76,7 +76,7 @@ def lines_of(
         except TimeoutError:
             return
         if not data or len(rest) > LINE_BYTES_MAX:
-            sys.stderr.write("opid-node: the node has stopped, or has no room for us\n")
+            sys.stderr.write("opid-node: the node has stopped, or has too many watchers\n")
             return
         *lines, rest = (rest + data).split(b"\n")
         for each in map(json.loads, lines):
@@ -104,7 +104,9 @@ def told(line: dict[str, Any]) -> str:
         for each in line["noted"]
     ]
     if line.get("lost_before"):
-        below.append(f"{line['lost_before']} lines before this one were lost: we are too slow")
+        below.append(
+            f"{line['lost_before']} lines before this one were lost: this terminal is too slow"
+        )
     if line["topic"] and not below:
-        below = ["taken; nothing came of it yet"]
+        below = ["accepted; no effect yet"]
     return "".join(f"{each}\n" for each in (f"{when} {what}", *(f"         {b}" for b in below)))

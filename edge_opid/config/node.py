@@ -94,7 +94,9 @@ class SensorConfig:
         check_name(self.id, f"{key}.id")
         check_name(self.role, f"{key}.role")
         if BIAS in (self.id, self.role):
-            raise SettingError(f"{key}.id", f"must not be {BIAS!r}: that column is the node's")
+            raise SettingError(
+                f"{key}.id", f"must not be {BIAS!r}: the node uses that column itself"
+            )
         if (self.reference is None) != (self.scale is None):
             given, missing = (
                 ("reference", "scale") if self.scale is None else ("scale", "reference")
@@ -162,7 +164,7 @@ class ForeignConfig:
         if self.topic.plain and self.label_field is not None:
             raise SettingError(
                 f"{key}.label_field",
-                f"cannot be where the payload is a plain number, which has no field "
+                f"cannot be used where the payload is a plain number, which has no field "
                 f"{shown(self.label_field)}: leave it out, or map the fields of JSON",
             )
 
@@ -339,7 +341,7 @@ class NodeConfig(NodeSettings):
             if sensor.replaces in ids:
                 raise SettingError(
                     f"sensors[{place}].replaces",
-                    f"names {shown(sensor.replaces)}, which is in the file still: take it out",
+                    f"names {shown(sensor.replaces)}, which is still in the file: remove it",
                 )
         check_unique([s.replaces for s in self.sensors if s.replaces], "sensors", "replaces")
         check_unique([sensor.role for sensor in self.sensors], "sensors", "role")
@@ -411,7 +413,7 @@ class NodeConfig(NodeSettings):
             raise SettingError(
                 "node.format",
                 f"must be json for homeassistant.discovery, got {shown(self.format)}: Home "
-                "Assistant reads what the node says to the world",
+                "Assistant reads what the node publishes",
             )
         for name in self.classes:
             if name.lower() in NO_STATES:

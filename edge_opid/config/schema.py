@@ -244,8 +244,8 @@ def check_classes(classes: Iterable[str], key: str) -> None:
     if UNKNOWN in names:
         raise SettingError(
             key,
-            f"must not have {UNKNOWN!r} among them: a node says that while it has learned nothing; "
-            "use another word",
+            f"must not have {UNKNOWN!r} among them: a node says that until it has learned "
+            "something; use another word",
         )
 
 

@@ -23,7 +23,8 @@ site = {quoted_site}
 node = {quoted_node}
 # What it tells apart: where there is a gateway, the same and in the same order as in its group.
 classes = {classes}
-# Sensors planned to go first: the node learns a second classifier without them from the start.
+# Sensors that are expected to go first: from the start, the node learns a second classifier without
+# them.
 vanishing = []
 
 [broker]
@@ -33,7 +34,7 @@ port = {port}
 # beside it, if a gateway made this folder, are for the sensors: carry them to where their scripts
 # run, and give each process one of its own.
 {credentials}
-# The certificate of the authority that the broker's certificate is checked with: this turns on TLS.
+# The certificate of the authority that signed the broker's certificate. This turns on TLS.
 {tls_ca}
 
 [state]
@@ -54,9 +55,9 @@ keys = {keys}
 
 """
 EXAMPLE_SENSOR = """\
-# One [[sensors]] for each sensor. THIS ONE IS AN EXAMPLE: replace it.
+# One [[sensors]] table for each sensor. THIS ONE IS AN EXAMPLE: replace it.
 [[sensors]]
-# The physical thing: the name of its values in readings.
+# The physical device: the name of its values in readings.
 id = "temp-1"
 # What it measures: the name of its column, which a replacement takes over.
 role = "temp"

@@ -48,7 +48,7 @@ def _topic(topic: str, said: HeardTopic) -> Iterator[Finding]:
     if len(said.payload) > LIMITS.small_payload_bytes_max:
         yield Unmapped(topic, "", f"{len(said.payload)} bytes are too many for a reading")
     elif text is None:
-        yield Unmapped(topic, "", "its payload is no text")
+        yield Unmapped(topic, "", "its payload is not text")
     elif isinstance(document, dict):
         yield from _fields(topic, document)
     elif text.strip() and is_word(text):

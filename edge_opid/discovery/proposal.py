@@ -25,7 +25,7 @@ RESERVED = ("bias", "held")
 AWAY = ("absent", "away", "empty", "free", "nobody", "off", "out", "unoccupied", "vacant")
 UNMAPPED_MAX = 200  # lines that anybody would read
 ALTERNATIVE = """\
-# If this is what the node is to learn, delete the sensor above and its field (the whole
+# If this is what the node should learn, delete the sensor above and its field (the whole
 # [[foreign]], if it has no other), and take:"""
 
 
@@ -65,7 +65,7 @@ def propose(heard: Heard, known: Known | None = None) -> Proposal:
     >>> heard = Heard()
     >>> heard.add("esp-1/sensor/air_temp/state", b"21.5", retained=True, at_s=0.0)
     >>> print("\n".join(toml_lines(propose(heard))))
-    # ESPHome: esp-1 (retained, not heard anew)
+    # ESPHome: esp-1 (retained, not heard live)
     [[foreign]]
     filter = "esp-1/sensor/air_temp/state"
     source = "esp-1"
@@ -126,7 +126,7 @@ def toml_lines(proposal: Proposal) -> Iterator[str]:
                     comment(each) if each else "" for each in _truth(value, proposal.classes)
                 )
     if learned is not None:
-        yield "# The classes tell that this is what the node is to learn: so it is no sensor."
+        yield "# By its classes, this is what the node should learn, so it is not a sensor."
         yield from _truth(learned, proposal.classes)
     if proposal.unmapped:
         yield "# Not mapped:"
@@ -203,7 +203,7 @@ def _rhythm(topic: str, heard: Heard) -> str:
     if said is None:
         return "announced, not heard"
     if not said.live:
-        return "retained, not heard anew"
+        return "retained, not heard live"
     if said.every_s is None:
         return "heard once"
     return f"heard {said.live} times, about every {said.every_s:.3g} s"

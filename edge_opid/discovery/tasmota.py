@@ -78,7 +78,7 @@ def _values(topic: str, name: str, sample: dict[str, Any]) -> Iterator[Finding]:
                 words=("on", "off") if isinstance(said, str) else ("true", "false"),
             )
         elif not measure.lower().endswith(("unit", "time")):
-            yield Unmapped(topic, path, "it is no number")
+            yield Unmapped(topic, path, "it is not a number")
 
 
 def is_switch(said: object) -> bool:

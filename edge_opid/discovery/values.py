@@ -79,7 +79,7 @@ def _check_topic(topic: str) -> None:
         raise WireError("topic", "a topic with + or # in its name cannot be subscribed to")
     check_filter(topic)
     if topic.partition("/")[0] == ROOT.partition("/")[0]:
-        raise WireError("topic", "it is one of ours")
+        raise WireError("topic", "it belongs to edge-opid")
 
 
 def _read(value: Value, payload: bytes) -> Any:
@@ -117,7 +117,7 @@ def joined(path: str, step: str) -> str | None:
 
 def diagnostic(topic: str, path: str) -> Unmapped:
     """What a device says about itself says nothing about the place it is in."""
-    return Unmapped(topic, path, "it is about the device itself, not about where it is")
+    return Unmapped(topic, path, "it is about the device itself, not its surroundings")
 
 
 def quoted_words(on: Any, off: Any) -> str:

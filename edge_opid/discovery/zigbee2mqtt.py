@@ -87,7 +87,7 @@ def _obstacle(expose: dict[str, Any]) -> str:
     access, kind = expose.get("access"), expose.get("type")
     on, off = expose.get("value_on"), expose.get("value_off")
     if not isinstance(access, int) or not access & PUBLISHED:
-        return "it can be set and is not published"
+        return "it can be set but is not published"
     if expose.get("category") == "config":
         return "it is a setting of the device"
     if kind == "binary":

@@ -66,7 +66,7 @@ class FirstValues:
 
     def __init__(self, name: str, readings: int, knots: int = 1, *, gate: float = 8.0) -> None:
         if readings < 2:
-            raise LayoutError(f"a sensor is measured by 2 values or more, got {readings}")
+            raise LayoutError(f"a sensor needs 2 values or more to be measured, got {readings}")
         self.name, self._readings, self.knots, self._gate = name, readings, knots, gate
         self._values: list[float] = []
         self.heard = 0

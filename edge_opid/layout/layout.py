@@ -255,7 +255,7 @@ class Layout:
         there stays clipped, and what was missing stays at the reference it had there.
         """
         if strangers := sorted(set(other.spans) - set(self.spans)):
-            raise MismatchError(f"{strangers[0]!r} is there and not here: {list(self.spans)}")
+            raise MismatchError(f"{strangers[0]!r} is there but not here: {list(self.spans)}")
         theirs = {sensor.name: sensor for sensor in other.sensors}
         T, E = np.zeros((self.width, other.width)), np.zeros((self.width, other.width))
         for name, span in other.spans.items():

@@ -78,6 +78,10 @@ class Learner(Protocol):
         """Take back one reading that was learned, and still counts `weight` times."""
         ...
 
+    def unlearn_many(self, X: ArrayLike, y: ArrayLike, weights: ArrayLike) -> None:
+        """Take back n readings, each with what it still counts for."""
+        ...
+
     def predict_one(self, x: ArrayLike) -> Floats:
         """The c scores of W̃ for d values."""
         ...

@@ -147,12 +147,12 @@ class GramLearner(OnePassLearner):
         self._solved = None
         self._count_reading()
 
-    def _subtract(self, x: Floats, label: int, weight: float) -> None:
+    def _subtract(self, X: Floats, moments: Floats) -> None:
         known = self._statistics()
-        left = known.gram - weight * np.outer(x, x)
+        left = known.gram - X.T @ X
         self._packed = pack_root(upper_root(left), self.settings.kind)
         self._held = None
-        self._moments[:, label] -= (weight * x).astype(self.settings.kind)
+        self._moments -= moments.astype(self.settings.kind)
         self._solved = None
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:

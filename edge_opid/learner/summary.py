@@ -52,7 +52,8 @@ class Summary:
             )
         half: Matrix = np.zeros((width, width))
         half[upper(width)] = self.gram
-        gram = half + np.triu(half, 1).T
+        gram = half + half.T
+        np.fill_diagonal(gram, half.diagonal() + 0.0)
         return Statistics(gram, self.moments.astype(np.float64), self.readings, self.evidence)
 
     def mapped(self, columns: Matrix, places: Sequence[int], classes: int) -> Summary:

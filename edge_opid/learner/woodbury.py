@@ -136,19 +136,18 @@ class WoodburyLearner(OnePassLearner):
         self._ridge *= self.settings.forgetting
         self._count_reading()
 
-    def _subtract(self, x: Floats, label: int, weight: float) -> None:
-        """A − w·rowsᵀM⁻¹rows, on the factor: S′ = S·R⁻¹, where RᵀR = I − w·F·M⁻¹Fᵀ, F = Sᵀrowsᵀ.
+    def _subtract(self, X: Floats, moments: Floats) -> None:
+        """A − rowsᵀM⁻¹rows, on the factor: S′ = S·R⁻¹, where RᵀR = I − F·M⁻¹Fᵀ, F = Sᵀrowsᵀ.
 
         Whatever else is in A stays as it is, what is left of the ridge, too.
         """
         mine, together = self.settings, self.settings.vanishing == 0
-        rows = numpy_twin.stacked(x[None], mine.vanishing, mine.size)[:, : mine.size]
+        rows = numpy_twin.stacked(X, mine.vanishing, mine.size)[:, : mine.size]
         S = unpack(self._columns, mine.size) * np.sqrt(self._variances)
         F = S.T @ rows.T
-        left = np.eye(mine.size) - weight * F @ solved(numpy_twin.inner(mine.lam, 1, together), F.T)
+        left = np.eye(mine.size) - F @ solved(numpy_twin.inner(mine.lam, len(X), together), F.T)
         self._keep_root(solved(definite_root(left).T, S.T).T)
-        moved = np.concatenate([x, x[mine.vanishing :]][: 1 if together else 2])
-        self._B[:, label] -= (weight * moved).astype(mine.kind)
+        self._B -= self._stacked_moments(moments).astype(mine.kind)
 
     def _absorb(self, X: Floats, Y: Floats, decay: float) -> None:
         mine = self.settings
@@ -157,8 +156,13 @@ class WoodburyLearner(OnePassLearner):
         n, together = len(X), mine.vanishing == 0
         M = numpy_twin.inner(mine.lam, n, together)
         numpy_twin.absorb(self._columns, self._variances, rows, M)
-        moments = X.T @ Y
-        self._B += np.vstack([moments, moments[mine.vanishing :]][: 1 if together else 2])
+        self._B += self._stacked_moments(X.T @ Y)
+
+    def _stacked_moments(self, moments: Floats) -> Floats:
+        """Σx̃yᵀ as it stands in B: where D > d, that of the survivors follows."""
+        mine = self.settings
+        both = [moments, moments[mine.vanishing :]]
+        return np.vstack(both[: 1 if mine.vanishing == 0 else 2])
 
     def _fade(self, decay: float) -> None:
         numpy_twin.fade(self._variances, self._B, decay, 1 / self.settings.rho)

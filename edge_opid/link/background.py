@@ -72,12 +72,13 @@ class BackgroundLink(MqttLink):
                 self._waker.ring()
             return taken
 
-    def poll(self, timeout_s: float = 0.0) -> Delivery | None:
+    def poll(self, timeout_s: float | None = 0.0) -> Delivery | None:
         """The next delivery, or None after the timeout, or earlier when an event came in."""
         mailbox = self._mailbox
         with self._lock:
             seen = mailbox.events_seen
-            self._lock.wait_for(lambda: len(mailbox) or mailbox.events_seen != seen, timeout_s)
+            wait_s = 0.0 if timeout_s is None else timeout_s
+            self._lock.wait_for(lambda: len(mailbox) or mailbox.events_seen != seen, wait_s)
             if mailbox.full:
                 self._waker.ring()  # there is room to read again
             return mailbox.take()

@@ -4,18 +4,21 @@ paho is driven through its external-loop interface: it has no thread, no lock of
 contended, and its own reconnection (which has no jitter and cannot change the protocol version) is
 not used. Every connection gets a fresh paho client, so nothing of a former one can leak in.
 
-paho writes what we say and reads what the broker itself says. What strangers say, every PUBLISH, is
-read by the framer (`packets`): paho takes a whole connection down for text it finds odd.
+paho connects, subscribes, keeps alive and says goodbye. Messages pass it by, both ways, and so do
+their acknowledgements: what strangers say is read by the framer (`packets`), for paho takes a whole
+connection down for text it finds odd; and our own publications wait in our outbox until they are
+confirmed, so a second record of them, with a lock and a condition for each, would only cost time.
 """
 
 from __future__ import annotations
 
 import ssl
 import time
+from functools import lru_cache
 from typing import Any
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -26,11 +29,14 @@ from edge_opid.link.exchange import Exchange
 from edge_opid.link.framed_socket import CHUNK_BYTES, FramedSocket
 from edge_opid.link.options import HEADER_BYTES, MqttOptions, tls_context
 from edge_opid.link.packets import (
+    PUBACK,
     Framer,
     PacketError,
     UnusablePacket,
     UsablePacket,
+    puback_packets,
     publish_packet,
+    read_puback,
 )
 from edge_opid.link.poller import GONE, IN, OUT, Poller
 from edge_opid.link.queues import ConfirmationWait, Outgoing
@@ -38,6 +44,7 @@ from edge_opid.link.versions import MQTT_5
 from edge_opid.reasons import LinkReason
 
 PACKET_BYTES_MAX = 268_435_455  # MQTT's own limit, for a broker that names none
+FIRST_ID, LAST_ID = 32_768, 65_535  # of publications; paho numbers its subscriptions from 1 on
 
 UNSUPPORTED_PROTOCOL = 132
 # Malformed client id, bad user or password, not authorised, banned, bad authentication method:
@@ -77,9 +84,11 @@ class Connection:
         self._options = options
         self._exchange = exchange
         self._poller = poller
-        self._window = options.inflight_max
+        self._window = min(options.inflight_max, LAST_ID - FIRST_ID)  # one id is always free
         self._packet_bytes_max = PACKET_BYTES_MAX
         self._subscribing: dict[int, list[str]] = {}  # packet id → filters
+        self._packet_id = FIRST_ID - 1  # of the last publication
+        self._properties = b"" if protocol == MQTT_5 else None  # of every publication
         self._deadline = 0.0
         self._looked_s = 0.0  # when it was seen to that the connection lives
         self._confirmation = ConfirmationWait()
@@ -195,7 +204,6 @@ class Connection:
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_message = self._on_message
-        client.on_publish = self._on_publish
         client.on_subscribe = self._on_subscribe
         # Its presence makes paho queue packets and leave the writing to `turn`.
         client.on_socket_register_write = _nothing
@@ -211,22 +219,26 @@ class Connection:
         return properties
 
     def _send(self) -> None:
-        for packet_id in self._exchange.take_acks():
-            self._client.ack(packet_id, 1)
-        subscribe, unsubscribe = self._exchange.take_subscriptions()
+        exchange, client = self._exchange, self._client
+        if acks := exchange.take_acks():
+            client.framed.write(puback_packets(acks))
+        subscribe, unsubscribe = exchange.take_subscriptions()
         if unsubscribe:
-            self._client.unsubscribe(sorted(unsubscribe))
+            client.unsubscribe(sorted(unsubscribe))
         if subscribe:
             self._subscribe(subscribe)
+        if client.want_write():
+            client.loop_write()  # whoever subscribes, and then publishes, hears it
         self._publish_queued()
 
     def _publish_queued(self) -> None:
         """As much as the window and the network have room for; the rest waits in its queue."""
-        exchange, framed = self._exchange, self._client.framed
+        exchange, framed, now_s = self._exchange, self._client.framed, time.monotonic()
         while framed.unsent < CHUNK_BYTES:
             message = exchange.take_outgoing(self._window)
-            if message is None or not self._publish(message):
+            if message is None:
                 return
+            self._publish(message, now_s)
 
     def _subscribe(self, filters: dict[str, int]) -> None:
         asked: list[Any]
@@ -238,18 +250,35 @@ class Connection:
         if packet_id is not None:
             self._subscribing[packet_id] = list(filters)
 
-    def _publish(self, message: Outgoing) -> bool:
-        size = len(message.topic.encode()) + len(message.payload) + HEADER_BYTES
+    def _publish(self, message: Outgoing, now_s: float) -> None:
+        topic, payload, qos, retain = message
+        name = topic.encode()
+        size = len(name) + len(payload) + HEADER_BYTES
         if size > self._packet_bytes_max:
-            reason = f"{size} bytes, and the broker takes at most {self._packet_bytes_max}"
-            self._exchange.take_back(message, reason)
-            return True
-        info = self._client.publish(message.topic, message.payload, message.qos, message.retain)
-        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            self._exchange.take_back(message)
-            return False
-        self._exchange.mark_sent(message, info.mid, time.monotonic())
-        return True
+            reason = f"{size} bytes, and the broker accepts at most {self._packet_bytes_max}"
+            self._exchange.refuse(message, reason)
+            return
+        packet_id = self._next_packet_id() if qos else 0
+        self._client.framed.write(
+            publish_packet(
+                name,
+                payload,
+                qos=qos,
+                retain=retain,
+                packet_id=packet_id,
+                properties=self._properties,
+            )
+        )
+        self._exchange.mark_sent(message, packet_id, now_s)
+
+    def _next_packet_id(self) -> int:
+        """One that no publication in flight has; the window leaves one free."""
+        packet_id = self._packet_id
+        while True:
+            packet_id = packet_id + 1 if packet_id < LAST_ID else FIRST_ID
+            if not self._exchange.is_in_flight(packet_id):
+                self._packet_id = packet_id
+                return packet_id
 
     def _wait(self, wait_s: float) -> bool:
         """Whether there is something to read."""
@@ -283,14 +312,15 @@ class Connection:
         self._let_paho_read()
 
     def _take_in(self, item: UsablePacket | UnusablePacket | bytes) -> None:
-        if isinstance(item, bytes):
-            self._client.framed.give(item)
-            if not self.accepted:
-                self._let_paho_read()
-        elif not self.accepted:
-            self.end = Disconnected(f"{self._broker} sent a message before its answer to CONNECT")
+        if not self.accepted:
+            self._take_answer(item)
         elif isinstance(item, UsablePacket):
             self._exchange.put(item)
+        elif isinstance(item, bytes):
+            if item[0] >> 4 == PUBACK:
+                self._take_confirmation(item)
+            else:
+                self._client.framed.give(item)
         else:
             self._exchange.drop(item)
             if item.qos == 2:  # paho goes through the four steps of QoS 2 with an empty one
@@ -298,6 +328,19 @@ class Connection:
                 self._client.framed.give(
                     publish_packet(b"-", qos=2, packet_id=item.packet_id, properties=none)
                 )
+
+    def _take_answer(self, item: UsablePacket | UnusablePacket | bytes) -> None:
+        """The first word has to be the answer to CONNECT."""
+        if not isinstance(item, bytes):
+            self.end = Disconnected(f"{self._broker} sent a message before its answer to CONNECT")
+            return
+        self._client.framed.give(item)
+        self._let_paho_read()
+
+    def _take_confirmation(self, packet: bytes) -> None:
+        packet_id, reason = read_puback(packet)
+        failure = _failure_of(reason) if reason else None
+        self._exchange.confirm(packet_id, failure, time.monotonic())
 
     def _let_paho_read(self) -> None:
         """All that it was given, and the end."""
@@ -335,7 +378,7 @@ class Connection:
             return
         self.accepted = True
         granted = getattr(properties, "ReceiveMaximum", 65_535)
-        self._window = min(self._options.inflight_max, granted)
+        self._window = min(self._window, granted)
         self._packet_bytes_max = getattr(properties, "MaximumPacketSize", PACKET_BYTES_MAX)
         self._exchange.begin_connection(Connected(flags.session_present, self.protocol))
 
@@ -385,17 +428,6 @@ class Connection:
         """Only the empty ones of QoS 2 come this way (see `_take_in`): this is the last step."""
         client.ack(message.mid, message.qos)
 
-    def _on_publish(
-        self,
-        _client: Client,
-        _userdata: object,
-        packet_id: int,
-        reason: ReasonCode,
-        _properties: Properties,
-    ) -> None:
-        failure = str(reason) if reason.is_failure else None
-        self._exchange.confirm(packet_id, failure, time.monotonic())
-
     def _on_subscribe(
         self,
         _client: Client,
@@ -425,6 +457,16 @@ def _kind_of(error: OSError | ValueError) -> LinkReason:
         return LinkReason.SECRETS
     untrusted = isinstance(error, ssl.SSLError) and not isinstance(error, TLS_ENDED)
     return LinkReason.NOT_TRUSTED if untrusted else LinkReason.UNREACHABLE
+
+
+@lru_cache(maxsize=16)  # "no matching subscribers" may come for every publication
+def _failure_of(reason: int) -> str | None:
+    """Why the broker did not take a publication; None where it did."""
+    try:
+        known = ReasonCode(PacketTypes.PUBACK, identifier=reason)
+    except (KeyError, ValueError):
+        raise PacketError(f"the broker sent a PUBACK with reason {reason}, which is none") from None
+    return str(known) if known.is_failure else None
 
 
 def _nothing(*_: object) -> None:

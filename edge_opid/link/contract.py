@@ -174,8 +174,11 @@ class Link(Protocol):
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> bool:
         """Queue a message; False if it is refused (queue full, too large, stopped) and counted."""
 
-    def poll(self, timeout_s: float = 0.0) -> Delivery | None:
-        """The next delivery, or None after the timeout, or earlier when an event came in."""
+    def poll(self, timeout_s: float | None = 0.0) -> Delivery | None:
+        """The next delivery, or None after the timeout, or earlier when an event came in.
+
+        With None for a timeout only what is here already is taken: the network is left alone.
+        """
 
     def serve(self, wait_s: float = 0.0) -> None:
         """Send what is queued and keep the connection for so long, and take nothing."""

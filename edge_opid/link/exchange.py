@@ -154,13 +154,14 @@ class Exchange:
         """Since when the broker has owed us the next confirmation; None if it owes us none."""
         return self._outbox.owed_since_s
 
-    def take_back(self, message: Outgoing, reason: str | None = None) -> None:
-        """With a reason it is thrown away and reported; without, it is tried again later."""
-        if reason is None:
-            self._outbox.put_back(message)
-        else:
-            self._outbox.release(message)
-            self._report_refused(message, reason)
+    def is_in_flight(self, packet_id: int) -> bool:
+        """Whether the broker owes us a confirmation under this id."""
+        return self._outbox.is_in_flight(packet_id)
+
+    def refuse(self, message: Outgoing, reason: str) -> None:
+        """It cannot be sent: it is thrown away and reported."""
+        self._outbox.release(message)
+        self._report_refused(message, reason)
 
     def confirm(self, packet_id: int, failure: str | None, now_s: float) -> None:
         """The broker answered a publication: it has it, or (`failure`) will not take it."""

@@ -13,7 +13,7 @@ class FramedSocket:
     """What paho takes for its socket: it reads what `give` was given, and `flush` sends its words.
 
     So paho sees whole packets only, none of them a PUBLISH of a stranger, and then the end. And
-    however many packets it writes, they leave together: a system call for a batch, not for each.
+    however many packets are written, they leave together: a system call for a batch, not for each.
     """
 
     def __init__(self, socket: Any) -> None:
@@ -49,8 +49,12 @@ class FramedSocket:
             self._at = 0
         self._given += packet
 
+    def write(self, packets: bytes) -> None:
+        """Send this with the next `flush`, after what was written before."""
+        self._unsent += packets
+
     def flush(self) -> None:
-        """Send what paho has written, as far as the network takes it."""
+        """Send what was written, as far as the network takes it."""
         if not self._unsent:
             return
         try:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from edge_opid import log
 from edge_opid.link.connection import Connection
@@ -30,6 +31,7 @@ from edge_opid.wire.topics import check_filter, check_topic
 RIVAL_S = 60.0  # a rival is back within its own longest back-off …
 RIVAL_TIMES = 3  # … each time
 TURN_S = 0.5  # the longest wait at a time; keep-alive needs no more
+_checked = lru_cache(maxsize=256)(check_topic)  # most publications go to a few topics
 DELIVERIES_PER_TURN = 64  # are given out before what they led to is sent, and more is read
 
 
@@ -132,18 +134,20 @@ class MqttLink:
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> bool:
         """Queue a message; False if it is refused, and counted."""
-        message = Outgoing(check_topic(topic), payload, qos, retain)
+        message = Outgoing(_checked(topic), payload, qos, retain)
         if not self._running:
             self._exchange.counters.refuse(LinkReason.UNSENT_NOT_RUNNING)
             return False
         return self._exchange.offer(message)
 
-    def poll(self, timeout_s: float = 0.0) -> Delivery | None:
+    def poll(self, timeout_s: float | None = 0.0) -> Delivery | None:
         """The next delivery, or None after the timeout, or earlier when an event came in."""
         mailbox = self._mailbox
-        if self._given_out < DELIVERIES_PER_TURN and (delivery := mailbox.take()) is not None:
-            self._given_out += 1
+        self._given_out += 1
+        if self._given_out <= DELIVERIES_PER_TURN and (delivery := mailbox.take()) is not None:
             return delivery
+        if timeout_s is None:
+            return None
         self._given_out = 0
         seen, deadline = mailbox.events_seen, time.monotonic() + timeout_s
         self._step(0.0 if len(mailbox) else min(timeout_s, TURN_S))

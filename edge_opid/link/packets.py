@@ -16,12 +16,14 @@ reads PUBLISH itself and hands every other packet on whole. Its rules, in the or
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from edge_opid.link.contract import LinkError
 from edge_opid.reasons import LinkReason
 
 PUBLISH: Final = 3
+PUBACK: Final = 4
 LENGTH_BYTES_MAX = 4  # of MQTT's lengths: seven bits a byte, the eighth says that more follow
 SHORTEST = 2  # bytes: the type, and a length of nothing
 
@@ -98,9 +100,10 @@ class Framer:
 
     def take(self) -> UsablePacket | UnusablePacket | bytes | None:
         """The next message, the next refused one, or another packet whole; None: feed me."""
-        if (self._skip and not self._skip_refused()) or not self.ready:
+        buffer, end = self._buffer, len(self._buffer)
+        if (self._skip and not self._skip_refused()) or end - self._at < self._need:
             return None
-        buffer, at, end = self._buffer, self._at, len(self._buffer)
+        at = self._at
         length = read_length(buffer, at + 1, end)
         if length is None:
             self._need = end - at + 1
@@ -152,7 +155,8 @@ class Framer:
         topic_end = body + 2 + (buffer[body] << 8 | buffer[body + 1])
         payload = topic_end + 2 if qos else topic_end
         if self._mqtt_5:
-            payload = _beyond_properties(buffer, payload, end)
+            none = payload < end and buffer[payload] == 0  # as nearly always
+            payload = payload + 1 if none else _beyond_properties(buffer, payload, end)
         if payload > end:
             return UnusablePacket(MALFORMED, qos, packet_id)
         if qos == 2:
@@ -225,6 +229,29 @@ def publish_packet(
         body += length_bytes(len(properties)) + properties
     first = PUBLISH << 4 | qos << 1 | retain
     return bytes([first]) + length_bytes(len(body) + len(payload)) + body + payload
+
+
+def puback_packets(packet_ids: Iterable[int]) -> bytes:
+    r"""A PUBACK for each of these, one after the other: all is well, in either version of MQTT.
+
+    >>> puback_packets([1, 258])
+    b'@\x02\x00\x01@\x02\x01\x02'
+    """
+    return b"".join([b"@\x02" + each.to_bytes(2, "big") for each in packet_ids])
+
+
+def read_puback(packet: bytes) -> tuple[int, int]:
+    r"""The packet id of a PUBACK, and its reason: from 128 on the broker has refused the message.
+
+    >>> read_puback(b"@\x02\x01\x02"), read_puback(b"@\x04\x01\x02\x87\x00")
+    ((258, 0), (258, 135))
+    """
+    at = 2
+    while at < len(packet) and packet[at - 1] > 127:
+        at += 1  # a long one: there are properties in it
+    if len(packet) < at + 2:
+        raise PacketError(f"the broker sent a PUBACK of {len(packet)} bytes, without a packet id")
+    return packet[at] << 8 | packet[at + 1], packet[at + 2] if len(packet) > at + 2 else 0
 
 
 def length_bytes(value: int) -> bytes:

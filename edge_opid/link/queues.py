@@ -114,8 +114,8 @@ class Outbox:
 
     def offer(self, message: Outgoing) -> bool:
         """Take the message, or refuse it because the bounds are reached."""
-        size = len(message.payload)
-        if len(self) >= self._messages_max or self._bytes + size > self._bytes_max:
+        size, count = len(message.payload), len(self._line) + len(self._flying)
+        if count >= self._messages_max or self._bytes + size > self._bytes_max:
             return False
         self._line.append(message)
         self._bytes += size
@@ -127,16 +127,16 @@ class Outbox:
             return None
         return self._line.popleft()
 
-    def put_back(self, message: Outgoing) -> None:
-        """It could not be sent after all: the head of the line is its place."""
-        self._line.appendleft(message)
-
     def mark_sent(self, packet_id: int, message: Outgoing | None, now_s: float) -> None:
         """It is in flight under this packet id."""
         if message is not None:
             if not self._flying:
                 self._owed_since_s = now_s
             self._flying[packet_id] = message
+
+    def is_in_flight(self, packet_id: int) -> bool:
+        """Whether this packet id is taken."""
+        return packet_id in self._flying
 
     @property
     def owed_since_s(self) -> float | None:

@@ -190,9 +190,12 @@ def _check_known(mine: NodeSettings, name: str) -> None:
 def _told_of_classes(before: NodeSettings, now: NodeSettings) -> Iterator[str]:
     for name in now.classes:
         if name not in before.classes:
-            yield f"class {name!r} joins: nothing is known of it yet, and all of the others is kept"
+            yield (
+                f"class {name!r} is added: nothing is known about it yet, and everything about "
+                "the others is kept"
+            )
     if [name for name in now.classes if name in before.classes] != list(before.classes):
-        yield f"the classes have the order of the file now: {', '.join(now.classes)}"
+        yield f"the classes now have the order of the file: {', '.join(now.classes)}"
 
 
 def _told_of_rest(before: NodeSettings, now: NodeSettings) -> Iterator[str]:
@@ -200,7 +203,7 @@ def _told_of_rest(before: NodeSettings, now: NodeSettings) -> Iterator[str]:
         was, given = getattr(before, each.name), getattr(now, each.name)
         if each.name not in APART and was != given:
             key = KEYS.get(each.name, f"node.{each.name}")
-            yield f"{key} is {given} from here on; it was {was}"
+            yield f"{key} is {given} from now on; it was {was}"
 
 
 # -- sensors -----------------------------------------------------------------------------------
@@ -225,7 +228,7 @@ def _layout(mine: Memory, wanted: NodeSettings) -> tuple[NewLayout | None, list[
             "gate; give the gate its value back, or these sensors knots = 1",
         )
     if gate != mine.gate:
-        found.told.append(f"node.gate is {gate:g} from here on; it was {mine.gate:g}")
+        found.told.append(f"node.gate is {gate:g} from now on; it was {mine.gate:g}")
     vanishing = wanted.vanishing if wanted.vanishing != before.vanishing else mine.vanishing
     if vanishing != mine.vanishing:
         found.told.append(f"planned to vanish: {', '.join(vanishing) or 'none'}")
@@ -263,7 +266,7 @@ class _Sensors:
         waiting = [id_ for id_ in self._before if id_ not in mine.sensors and id_ not in listed]
         for id_ in (*columns, *waiting):
             if id_ not in inherited:
-                self.told.append(f"{id_} goes: what was learned of the others is kept")
+                self.told.append(f"{id_} is removed: what was learned with the others is kept")
         self._check()
 
     def _replaced(self, left: Sequence[SensorDescription]) -> dict[str, SensorDescription]:
@@ -347,7 +350,7 @@ class _Sensors:
         if (reference, scale) != (current.reference, current.scale) and not self._mine.warming_up:
             self.told.append(
                 f"{sensor.id} is rescaled: reference {reference:g}, scale {scale:g}; they were "
-                f"{current.reference:g} and {current.scale:g}, and what was learned is moved"
+                f"{current.reference:g} and {current.scale:g}, and what was learned is converted"
             )
         if sensor.knots != before.knots and not self._mine.warming_up:
             self.told.append(self._other_knots(sensor, before))
@@ -373,7 +376,7 @@ class _Sensors:
             was, given = getattr(before, each.name), getattr(sensor, each.name)
             if each.name not in (*apart, "replaces") and was != given:
                 self.told.append(
-                    f"{sensor.id}: {each.name} is {_or_left_out(given)} from here on; it was "
+                    f"{sensor.id}: {each.name} is {_or_left_out(given)} from now on; it was "
                     f"{_or_left_out(was)}"
                 )
 
@@ -395,7 +398,8 @@ class _Sensors:
             first = next(iter(self.measuring))
             raise SettingError(
                 "sensors",
-                f"are all to be measured first: give {first!r} a reference and a scale, or leave "
+                f"would all have to be measured first: give {first!r} a reference and a scale, or "
+                "leave "
                 "one of the former sensors in the file until it has been measured",
             )
         roles = Counter(sensor.role for sensor in self.described.values())
@@ -420,13 +424,16 @@ def _left_to_the_gateway(mine: Memory, wanted: NodeSettings) -> Iterator[str]:
     """What the file says otherwise than the layout that the gateway has ordered."""
     before = {sensor.id: sensor for sensor in mine.settings.sensors}
     listed = {sensor.id: sensor for sensor in wanted.sensors}
-    decides = "the gateway decides over this node's sensors"
+    decides = "the gateway decides about this node's sensors"
     for id_ in listed:
         if id_ not in mine.sensors and id_ not in before:
             yield f"{id_} is not used: {decides}: opid-gateway sensor deploy"
     for id_ in mine.sensors:
         if id_ not in listed and id_ in before:
-            yield f"{id_} stays, though it left the file: {decides}: opid-gateway sensor retire"
+            yield (
+                f"{id_} stays, although it is no longer in the file: {decides}: opid-gateway "
+                "sensor retire"
+            )
     for id_, sensor in listed.items():
         was = before.get(id_, sensor)
         keys = [key for key in GATEWAYS if getattr(was, key) != getattr(sensor, key)]

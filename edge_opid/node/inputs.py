@@ -62,35 +62,35 @@ def apply(state: NodeState, change: Input) -> list[Effect]:
 
 
 def _accept(state: NodeState, change: Accepted) -> list[Effect]:
+    now_ms, source, boot, seq, time_ms, values, _ = change
     effects: list[Effect] = []
     heard: list[str] = []
     if state.measuring:
-        heard = state.measuring.hear(change.values)
-        effects += take_measured(state, change.now_ms)
-    known = state.known(change.values)
-    if len(known) < len(change.values):
-        strangers = {s: v for s, v in change.values.items() if s not in known}
-        state.newcomers.hear(strangers, change.now_ms)
+        heard = state.measuring.hear(values)
+        effects += take_measured(state, now_ms)
+    known = state.known(values)
+    if len(known) < len(values):
+        strangers = {s: v for s, v in values.items() if s not in known}
+        state.newcomers.hear(strangers, now_ms)
         effects += [
             Noted(NodeReason.UNKNOWN_SENSOR, f"no sensor {name!r} in the layout", name)
             for name in strangers
             if name not in heard
         ]
-    forgotten = state.register.record(
-        change.source, change.boot, change.seq, change.now_ms, useful=bool(known)
-    )
-    effects += [Forgotten(forgotten)] if forgotten else []
+    forgotten = state.register.record(source, boot, seq, now_ms, useful=bool(known))
+    if forgotten:
+        effects.append(Forgotten(forgotten))
     if not known:
         return effects
-    for each in state.joiner.make_way(change.now_ms, change.time_ms, known):
-        effects += _take_instance(state, each, change.now_ms)
-    state.last.take(known, change.now_ms)
-    state.silence.hear(known, change.now_ms)
+    for each in state.joiner.make_way(now_ms, time_ms, known):
+        effects += _take_instance(state, each, now_ms)
+    state.last.take(known, now_ms)
+    state.silence.hear(known, now_ms)
     state.standing_truth.hear()
     if state.local_models.silent:
-        effects += _take_back(state, known, change.now_ms)
+        effects += _take_back(state, known, now_ms)
     for each in _completed(state, change, known):
-        effects += _take_instance(state, each, change.now_ms)
+        effects += _take_instance(state, each, now_ms)
     return effects
 
 
@@ -166,17 +166,17 @@ def _take_instance(
     Without `news` nobody has spoken since the last one: it is no row for a warm-up, or slow
     sensors would seem not to move.
     """
-    values, ages_ms = state.with_held(instance.values, now_ms)
+    time_ms, numbers, fresh, label = instance
+    values, ages_ms = state.with_held(fresh, now_ms)
     warming = state.warmup is not None
     x, gated = encoded_and_gated(state, values)
-    prediction, guesses, seen = predicted(state, values, instance.number, instance.time_ms, x)
+    prediction, guesses, seen = predicted(state, values, numbers[-1], time_ms, x)
     state.time_layer.go_on(seen)
     effects: list[Effect] = [prediction]
     if x is not None:
         state.local_models.observe(x)
-    label = instance.label
     if label is None:
-        label = state.standing_truth.label_at(instance.time_ms)
+        label = state.standing_truth.label_at(time_ms)
         if label is not None and not state.standing_truth.has_news_for(label):
             effects.append(Noted(NodeReason.TRUTH_WITHOUT_NEWS))
             label = None
@@ -186,8 +186,8 @@ def _take_instance(
         if truth is None:
             effects.append(_no_class(state, label))
     entry = Entry.of(
-        instance.time_ms,
-        instance.numbers,
+        time_ms,
+        numbers,
         values,
         guesses,
         state.layout_version,
@@ -202,7 +202,7 @@ def _take_instance(
     else:
         effects += _learn(state, entry, values, truth, x)
     if not warming:
-        effects += _watch_scales(state, instance.values, gated, now_ms)
+        effects += _watch_scales(state, fresh, gated, now_ms)
     return effects
 
 
@@ -233,11 +233,13 @@ def _watch_scales(
 ) -> list[Effect]:
     """Note values at the gate, and rescale whose scale proves wrong, or was measured again."""
     scales, sensors = state.scales, state.local_models.sensors
-    fresh = [sensor for sensor in gated if sensor in values]  # held ones were noted
-    effects: list[Effect] = [
-        Noted(NodeReason.VALUE_GATED, f"{name} says {values[name]:g}", name) for name in fresh
-    ]
-    moved = scales.note(values, fresh, sensors, state.local_models.gate)
+    effects: list[Effect] = []
+    if gated:
+        gated = tuple(sensor for sensor in gated if sensor in values)  # held ones were noted
+        effects += [
+            Noted(NodeReason.VALUE_GATED, f"{name} says {values[name]:g}", name) for name in gated
+        ]
+    moved = scales.note(values, gated, sensors, state.local_models.gate)
     if scales.again:
         moved += scales.hear(values)
     for each in moved:
@@ -255,7 +257,7 @@ def _class_of(state: NodeState, label: str | None) -> int | None:
 
 def _no_class(state: NodeState, label: str) -> Noted:
     known = ", ".join(state.settings.classes)
-    return Noted(NodeReason.UNKNOWN_CLASS, f"{label!r} is none of the classes {known}", label)
+    return Noted(NodeReason.UNKNOWN_CLASS, f"{label!r} is not one of the classes {known}", label)
 
 
 def _take_label(state: NodeState, change: Labelled) -> list[Effect]:
@@ -307,7 +309,7 @@ def _meant_now(state: NodeState, change: Labelled) -> list[Entry] | Refusal:
     if found.reason != NodeReason.LABEL_UNKNOWN_INSTANCE:
         return found
     if not state.standing_truth.has_news_for(change.label):
-        why = "no sensor has spoken since this was said last"
+        why = "no sensor has reported since this was last said"
         return Refusal(NodeReason.LABEL_ALREADY_LABELLED, why)
     return []
 
@@ -377,8 +379,10 @@ def _learn(
         state.layout_version,
         state.local_models.sensors,
     )
-    noted += [Noted(NodeReason.MODEL_FALLBACK)] if fell_back else []
-    noted += [] if entry.guesses else [Noted(NodeReason.LEARNED_UNSCORED)]
+    if fell_back:
+        noted.append(Noted(NodeReason.MODEL_FALLBACK))
+    if not entry.guesses:
+        noted.append(Noted(NodeReason.LEARNED_UNSCORED))
     return [LEARNED, *noted, *examples]
 
 

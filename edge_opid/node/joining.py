@@ -23,17 +23,15 @@ from edge_opid.wire import LIMITS, InstanceId
 
 
 class Instance(NamedTuple):
-    """What the sensors said at one moment, and the readings that said it."""
+    """What the sensors said at one moment, and the readings that said it.
+
+    The last of the numbers is its own.
+    """
 
     time_ms: int
     numbers: tuple[InstanceId, ...]
     values: Mapping[str, float]
     label: str | None = None
-
-    @property
-    def number(self) -> InstanceId:
-        """The instance's own id: the reading that came last."""
-        return self.numbers[-1]
 
 
 @dataclass(slots=True)
@@ -82,7 +80,7 @@ class InstanceJoiner:
     >>> joiner.closes_at_ms()
     500
     >>> [instance] = joiner.add(90, 9, InstanceId("b", 1, 1), {"humidity": 40.0}, "dry", alive)
-    >>> instance.values, instance.label, instance.number.source
+    >>> instance.values, instance.label, instance.numbers[-1].source
     ({'temp': 21.5, 'humidity': 40.0}, 'dry', 'b')
     """
 

@@ -165,6 +165,8 @@ KINDS: tuple[type[Input], ...] = (
 _NUMBERS = {kind: 16 * FORMAT + place for place, kind in enumerate(KINDS)}
 AS_IT_CAME = 15
 """The place of a reading whose payload is in the record: beyond all kinds there will be."""
+_AS_IT_CAME = 16 * FORMAT + AS_IT_CAME
+_PACK = msgpack.Packer().pack  # `packb` makes a packer every time, which takes longer than packing
 
 
 def pack_record(change: Input) -> bytes:
@@ -185,7 +187,8 @@ def pack_reading(now_ms: int, source: str, payload: bytes) -> bytes:
     >>> unpack_record(pack_reading(5, "attic", payload))
     Accepted(now_ms=5, source='attic', boot=1, seq=2, time_ms=4, values={'t': 21.5}, label=None)
     """
-    return bytes(msgpack.packb((16 * FORMAT + AS_IT_CAME, now_ms, source, payload)))
+    record: bytes = _PACK((_AS_IT_CAME, now_ms, source, payload))
+    return record
 
 
 def _reading_as_it_came(now_ms: int, source: str, payload: bytes) -> Accepted:
@@ -232,7 +235,8 @@ def _check_format(what: str, written: int) -> None:
     age = "an older" if written < FORMAT else "a newer"
     raise JournalError(
         f"a {what} was written by {age} edge-opid (format {written}, this one reads {FORMAT}): run "
-        "that version on this state, or move the state away to begin anew; nothing was changed"
+        "that version on this state, or move the state away to start from scratch; nothing was "
+        "changed"
     )
 
 

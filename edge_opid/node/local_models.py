@@ -66,27 +66,31 @@ class LocalModels(Memories):
     def encode_and_gate(self, values: Mapping[str, float]) -> tuple[Columns, tuple[str, ...]]:
         """The learner's columns, and the sensors whose values are at the gate or beyond."""
         if STEPS is not None and not self.layout.pairs:
-            x = np.empty(self.layout.width, np.float32)
-            places = STEPS.encode(self._held_layout(), values, x)
+            held, width = self._held_layout()
+            x = np.empty(width, np.float32)
+            places = STEPS.encode(held, values, x)
             if places is not None:
-                return x, self._ids([self.layout.names[place] for place in places])
+                names = self.layout.names
+                return x, self._ids([names[place] for place in places]) if places else ()
         x, roles = self.layout.encode_and_gate(self.by_role(values))
         return x, self._ids(roles)
 
     def _ids(self, roles: Sequence[str]) -> tuple[str, ...]:
-        if not roles:
-            return ()
         return tuple(sensor.id for sensor in self.sensors.values() if sensor.role in roles)
 
-    def _held_layout(self) -> Any:
-        """The layout for the C file, its values under the sensors' ids; others' are passed over."""
+    def _held_layout(self) -> tuple[Any, int]:
+        """The layout for the C file, its values under the sensors' ids; others' are passed over.
+
+        And how many columns it has.
+        """
         of = self._layout_held
         if of is None or of[0] is not self.layout or of[1] is not self.sensors:
             ids = {sensor.role: sensor.id for sensor in self.sensors.values()}
             keys = [ids[role] for role in self.layout.names]
-            of = self.layout, self.sensors, self.layout.encoder.held_by(keys, strangers=True)
-            self._layout_held = of
-        return of[2]
+            held = self.layout.encoder.held_by(keys, strangers=True)
+            of = self._layout_held = self.layout, self.sensors, (held, self.layout.width)
+        found: tuple[Any, int] = of[2]
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         """Copied without what is held for the C file, which a copy makes anew."""

@@ -41,6 +41,8 @@ from edge_opid.node.scoreboard import BLENDED, Blend, PredictorName
 Columns = NDArray[np.float32]
 SAID = (PredictorName.OWN, *BLENDED)
 """Who answers, in this order; the bridge, which comes last, where there is one."""
+SAID_ALONE = SAID[:-1]
+"""The same where there is none."""
 STEPS = native.available["compiled"] if native.name == "compiled" else None
 SHORT_MEMORY = 0.99  # β of the learner that forgets: a hundred readings
 ROUNDED = np.float32(16)
@@ -104,6 +106,10 @@ class Memories:
 
     _logistic_held: tuple[Any, ...] | None = None
     """The logistic memory for the C file, with the arrays it was made of."""
+    _room: Vector
+    """Working space for the C file, made with it: float64 of shape (c,), for the blend …"""
+    _said: Vector
+    """… and of shape (4, c), for what each memory says."""
 
     def __init__(self, full: Layout, learning: Learning) -> None:
         self.learning = learning
@@ -157,13 +163,12 @@ class Memories:
 
         `ordered`: whether readings follow each other in the order of time, for `Blend.of`.
         """
-        names = SAID if self.bridge is not None else SAID[:-1]
+        names = SAID_ALONE if self.bridge is None else SAID
         if STEPS is None:
             rows = self._scores_by_numpy(x, ordered=ordered)
             return rows, dict(zip(names, rows.argmax(axis=1).tolist(), strict=True))
-        classes = self.learning.classes
-        rows = np.empty((len(names), classes), np.float32)
-        winners = STEPS.guess(*self._held(), x, rows, np.empty(classes), ordered)
+        rows = np.empty((len(names), self.learning.classes), np.float32)
+        winners = STEPS.guess(*self._held(), x, rows, self._room, ordered)
         if winners is None:
             self.learner.predict_one(x)  # which says what is beyond its limit
         return rows, dict(zip(names, winners, strict=True))
@@ -194,17 +199,16 @@ class Memories:
         if STEPS is None:
             return self._learn_by_numpy(x, label)
         names = BLENDED if self.bridge is not None else BLENDED[:-1]
-        return dict(zip(names, self._step(STEPS, x, label, record=False), strict=False))
+        return dict(zip(names, self._step(STEPS, x, label, record=False).copy(), strict=False))
 
     def _step(self, steps: ModuleType, x: Columns, label: int, *, record: bool) -> Vector:
         """The same by the C file, a row for each; with `record`, the blend takes them down."""
-        said = np.empty((len(BLENDED), self.learning.classes))
-        bad = steps.learn_all(*self._held(), x, label, said, record)
+        bad = steps.learn_all(*self._held(), x, label, self._said, record)
         if bad >= 0:
             raise beyond(x, bad, self.learner.settings.limit)
         self.learner.count_learned()
         self.lately.count_learned()
-        return said
+        return self._said
 
     def _learn_by_numpy(self, x: Columns, label: int) -> dict[PredictorName, NDArray[Any]]:
         # What they say before they learn costs nothing: the step computes it anyway.
@@ -224,12 +228,15 @@ class Memories:
         if of is None or of[0] is not weights or of[1] is not straight:
             of = weights, straight, straight.held_with(self.logistic, native.available["compiled"])
             self._logistic_held = of
+            self._room = np.empty(self.learning.classes)
+            self._said = np.empty((len(BLENDED), self.learning.classes))
         bridge = None if self.bridge is None else self.bridge.W
         return self.learner.held, self.lately.held, of[2], self.blend.errors, bridge
 
     def __getstate__(self) -> dict[str, Any]:
         """Copied without what is held for the C file, which a copy makes anew."""
-        return {name: value for name, value in vars(self).items() if name != "_logistic_held"}
+        made_anew = "_logistic_held", "_room", "_said"
+        return {name: value for name, value in vars(self).items() if name not in made_anew}
 
     def learn(self, x: Columns, label: int) -> None:
         """One labelled instance, for all memories, and for the weights of the blend."""
@@ -241,13 +248,17 @@ class Memories:
         if 2 * self.learner.evidence < before + 2:  # it has halved what it knew, to go on
             self.generation += 1
 
-    def unlearn(self, x: Columns, label: int, since: int) -> None:
-        """Take back an instance of this generation, after which `since` others were learned.
+    def unlearn(self, lessons: Sequence[tuple[Columns, int, int]]) -> None:
+        """Take back instances of this generation: columns, label, how many were learned since.
 
-        The ridge learners subtract it, exactly. What takes steps keeps it.
+        The ridge learners subtract them, exactly. What takes steps keeps them.
         """
+        if not lessons:
+            return
+        X, labels, since = zip(*lessons, strict=True)
         for learner in (self.learner, self.lately):
-            learner.unlearn_one(x, label, learner.settings.forgetting**since)
+            weights = learner.settings.forgetting ** np.array(since, float)
+            learner.unlearn_many(np.array(X), labels, weights)
 
     def observe(self, x: Columns) -> None:
         """One instance, whether it will have a label or not: how the sensors go together."""

@@ -28,7 +28,7 @@ from edge_opid.node.actions import Action, Append, Commit, Release
 from edge_opid.node.configuration import NewLayout, Plan, compare, removed, renamed
 from edge_opid.node.effects import Effect, Predicted
 from edge_opid.node.external_model import ExternalModel
-from edge_opid.node.inputs import apply, meant
+from edge_opid.node.inputs import LEARNED, apply, meant
 from edge_opid.node.journal_records import (
     Accepted,
     Beat,
@@ -89,8 +89,8 @@ if TYPE_CHECKING:  # each is loaded only where it is asked for
 
     from edge_opid.homeassistant.announcer import Announcer
 
-_parsed = lru_cache(maxsize=512)(Topic.parse)
-"""A node hears the same few topics again and again."""
+TOPICS_MAX = 512  # a node hears the same few topics again and again
+_parsed = lru_cache(maxsize=TOPICS_MAX)(Topic.parse)
 
 READINGS = NodeReason.READINGS  # an enum's attribute takes a while, and this is for each reading
 STATUS_MS = 30_000
@@ -137,8 +137,9 @@ class Node:
         self._status_silent: tuple[str, ...] = ()
         self.link_trouble = ""  # the link's last fault, for `degraded`: whoever runs us sets it
         self._adopt(NodeState(config.settings))
+        self._heard_on: dict[str, str] = {}  # topic → source of its readings
         self._channels: dict[Channel, Callable[[Topic, bytes, int, object], list[Action]]] = {
-            Channel.READING: self._reading,
+            Channel.READING: self._first_reading,
             Channel.LABEL: self._label,
             Channel.LABEL_NOW: self._label_now,
             Channel.CONFIRMED: self._confirmed,
@@ -252,7 +253,7 @@ class Node:
     ) -> list[Action]:
         """Deal with one delivery. Whatever the bytes, this returns."""
         self.tally.begin(topic, payload, now_ms)
-        begun = self._begin(now_ms)
+        begun = self._begin(now_ms) if self._began_ms < 0 else []
         if self.homeassistant is not None and self.homeassistant.hear(
             topic, payload, now_ms, retained=retained
         ):
@@ -268,24 +269,33 @@ class Node:
         self, topic: str, payload: bytes, now_ms: int, token: object, retained: bool
     ) -> list[Action]:
         try:
-            for wanted, foreign in self._availability:
-                if wanted.matches(topic):
-                    return self._device(foreign, topic, payload, now_ms, token)
-            for wanted, foreign in self._foreign:
-                if wanted.matches(topic):
-                    return self._foreign_message(foreign, topic, payload, now_ms, token, retained)
-            if self._truths and any(wanted.matches(topic) for wanted, _, _ in self._truths):
-                return self._foreign_message(None, topic, payload, now_ms, token, retained)
-            parsed = _parsed(topic)
-            handler = self._channels.get(parsed.channel)
-            mine = self.config.site, self.config.node
-            if handler is None or (parsed.site, parsed.node) != mine:
-                raise WireError("topic", f"nothing is expected on {topic!r} here")
-            if retained and _says_what_is_so(parsed.channel, payload):
-                return self._refuse(NodeReason.RETAINED_LABEL, token)
-            return handler(parsed, payload, now_ms, token)
+            source = self._heard_on.get(topic)
+            if source is not None:
+                return self._reading(source, payload, now_ms, token)
+            return self._find_handler(topic, payload, now_ms, token, retained)
         except OpidError as error:
             return self._refuse(refused(error), token, str(error))
+
+    def _find_handler(
+        self, topic: str, payload: bytes, now_ms: int, token: object, retained: bool
+    ) -> list[Action]:
+        """Whose topic is it?"""
+        for wanted, foreign in self._availability:
+            if wanted.matches(topic):
+                return self._device(foreign, topic, payload, now_ms, token)
+        for wanted, foreign in self._foreign:
+            if wanted.matches(topic):
+                return self._foreign_message(foreign, topic, payload, now_ms, token, retained)
+        if self._truths and any(wanted.matches(topic) for wanted, _, _ in self._truths):
+            return self._foreign_message(None, topic, payload, now_ms, token, retained)
+        parsed = _parsed(topic)
+        handler = self._channels.get(parsed.channel)
+        mine = self.config.site, self.config.node
+        if handler is None or (parsed.site, parsed.node) != mine:
+            raise WireError("topic", f"nothing is expected on {topic!r} here")
+        if retained and _says_what_is_so(parsed.channel, payload):
+            return self._refuse(NodeReason.RETAINED_LABEL, token)
+        return handler(parsed, payload, now_ms, token)
 
     def _refuse(self, reason: Reason, token: object, why: str = "") -> list[Action]:
         """Nothing has changed: count it, let the broker forget it, and have it logged."""
@@ -295,13 +305,32 @@ class Node:
             self.tally.note(reason)
         return [Release(token)]
 
-    def _reading(self, topic: Topic, payload: bytes, now_ms: int, token: object) -> list[Action]:
-        reading, source = decode(payload, Reading), topic.source or ""
-        copy = self._sequencer.is_copy(source, reading)  # costs next to nothing, and no turn
+    def _first_reading(
+        self, topic: Topic, payload: bytes, now_ms: int, token: object
+    ) -> list[Action]:
+        """Remember where it came from: most messages are readings, on the same few topics."""
+        source = topic.source or ""
+        if len(self._heard_on) >= TOPICS_MAX:
+            self._heard_on.clear()
+        self._heard_on[str(topic)] = source
+        return self._reading(source, payload, now_ms, token)
+
+    def _reading(self, source: str, payload: bytes, now_ms: int, token: object) -> list[Action]:
+        reading = decode(payload, Reading)
+        follows = self._sequencer.is_next(source, reading, now_ms)
+        copy = not follows and self._sequencer.is_copy(source, reading)  # costs no turn
         if not copy and not self._rate.take(source, now_ms):
             return self._refuse(NodeReason.RATE_LIMITED, token)
         if not copy and self._uncommitted.is_full_for(len(payload)):
             return self._unkept(source, reading, token, now_ms)
+        if follows:
+            return self._owing(self._accept(source, reading, now_ms, payload), source, token)
+        return self._out_of_turn(source, reading, payload, now_ms, token)
+
+    def _out_of_turn(
+        self, source: str, reading: Reading, payload: bytes, now_ms: int, token: object
+    ) -> list[Action]:
+        """A source's first one, a copy, one that is early, or one that closes a gap."""
         verdict = self._sequencer.offer(source, reading, now_ms)
         match verdict:
             case Take(readings):
@@ -391,7 +420,7 @@ class Node:
         if label is None:
             self.tally.note(NodeReason.TRUTH_FIELD_MISSING, why=f"no {config.field} in it")
         elif label not in classes:
-            why = f"{label!r} is none of the classes {', '.join(classes)}"
+            why = f"{label!r} is not one of the classes {', '.join(classes)}"
             self.tally.note(NodeReason.UNKNOWN_CLASS, why=why)
         elif not self._label_rate.take("", now_ms):
             self.tally.note(NodeReason.LABEL_RATE_LIMITED)
@@ -410,7 +439,7 @@ class Node:
         source = foreign.source_of(topic)
         missing = len(foreign.sensors) - len(values) - len(unfit)
         if missing > 0:
-            why = f"{missing} of {len(foreign.sensors)} fields are not there"
+            why = f"{missing} of {len(foreign.sensors)} fields are missing"
             self.tally.note(NodeReason.FOREIGN_FIELDS_MISSING, missing, why=why)
         for error in unfit:
             self.tally.note(NodeReason.FOREIGN_FIELDS_UNFIT, why=str(error))
@@ -555,6 +584,9 @@ class Node:
         """What cannot be said must not keep the record from the journal."""
         actions: list[Action] = []
         for effect in effects:
+            if effect is LEARNED:  # with every label, and only counted
+                self.counts[LEARNED.reason] += 1
+                continue
             try:
                 if self._external_model is not None:
                     effect = self._exchanged(self._external_model, effect)  # noqa: PLW2901

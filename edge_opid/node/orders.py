@@ -77,7 +77,9 @@ def _check_address(desired: Desired, mine: Standing) -> None:
 def _check_version(desired: Desired, mine: Standing) -> None:
     version, floor = desired.version, mine.version
     if version == floor:
-        raise OrderError("conflict", f"desired version {version} has come with other content")
+        raise OrderError(
+            "conflict", f"desired version {version} was received before with other content"
+        )
     if version < floor:
         raise OrderError("old-version", f"desired version {version} must be > {floor}")
     if version > floor + LIMITS.version_step_max:
@@ -94,7 +96,9 @@ def _check_layout(desired: Desired, mine: Standing) -> None:
         )
     same = desired.sensors == mine.sensors and desired.vanishing == mine.vanishing
     if desired.layout_version == mine.layout_version and not same:
-        raise OrderError("layout", f"layout {mine.layout_version} has come with other sensors")
+        raise OrderError(
+            "layout", f"layout {mine.layout_version} was received before with other sensors"
+        )
     try:
         layout = layout_of(desired.sensors, desired.vanishing, desired.gate)
     except LayoutError as error:

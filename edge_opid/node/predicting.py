@@ -16,6 +16,8 @@ from edge_opid.node.state import NodeState
 from edge_opid.node.time_layer import Evidence
 from edge_opid.wire import InstanceId
 
+FREQUENT = PredictorName.FREQUENT  # an enum's attribute takes a while, and this is for each reading
+
 
 def encoded(state: NodeState, values: Mapping[str, float]) -> Columns | None:
     """The learners' columns; None before the warm-up has a first layout."""
@@ -26,8 +28,9 @@ def encoded_and_gated(
     state: NodeState, values: Mapping[str, float]
 ) -> tuple[Columns | None, tuple[str, ...]]:
     """The same, and the sensors whose values are at the gate or beyond."""
-    usable = state.warmup is None or state.warmup.usable
-    return state.local_models.encode_and_gate(values) if usable else (None, ())
+    if state.warmup is None or state.warmup.usable:
+        return state.local_models.encode_and_gate(values)
+    return None, ()
 
 
 def predicted(
@@ -39,12 +42,13 @@ def predicted(
 ) -> tuple[Predicted, dict[PredictorName, int], Evidence]:
     """What is served, what each predictor says, and on what evidence."""
     guesses, rows, pushed = _guesses(state, values, x)
-    served = state.scoreboard.best(name for name in _preference(state) if name in guesses)
+    served = state.scoreboard.best([name for name in _preference(state) if name in guesses])
     if rows is not None and served in SAID:
         said = rows[SAID.index(served)]
     else:
-        said = state.frequency.shares() if served is PredictorName.FREQUENT else pushed[served]
+        said = state.frequency.shares() if served is FREQUENT else pushed[served]
     seen, probabilities = state.time_layer.answer(said, served, time_ms)
+    known = any(state.frequency.counts) or bool(state.pushed_models)
     made = Predicted(
         instance=number,
         time_ms=time_ms,
@@ -55,10 +59,9 @@ def predicted(
         probabilities=probabilities,
         x=x,
         columns=state.columns,
-        known=any(state.frequency.counts) or bool(state.pushed_models),
+        known=known,
     )
-    # What is no guess is neither right nor wrong.
-    return made, guesses if made.known else {}, seen
+    return made, guesses if known else {}, seen  # what is no guess is neither right nor wrong
 
 
 def predicted_unkept(
@@ -71,6 +74,8 @@ def predicted_unkept(
 
 def _preference(state: NodeState) -> tuple[PredictorName, ...]:
     """Whom to serve while nobody is surely ahead; weights in doubt have to be."""
+    if state.doubt is None and not state.knows_less:
+        return PREFERENCE  # as nearly always
     doubt, version, own = state.doubted, state.pushed_models.version(), PredictorName.OWN
     if doubt is not None and doubt.version == version:
         return (*(name for name in PREFERENCE if name != CURRENT), CURRENT)
@@ -83,7 +88,7 @@ def _guesses(
     state: NodeState, values: Mapping[str, float], x: Columns | None
 ) -> tuple[dict[PredictorName, int], Columns | None, dict[PredictorName, Columns]]:
     """The class each predictor says; the scores of the local ones, in rows, and of the pushed."""
-    guesses, rows = {PredictorName.FREQUENT: state.frequency.winner}, None
+    guesses, rows = {FREQUENT: state.frequency.winner}, None
     local_models = state.local_models
     if x is not None:
         rows, local = local_models.guess(x, ordered=state.time_layer.sees_order)

@@ -72,21 +72,22 @@ class Publications:
         self._complaints: deque[tuple[int, str]] = deque(maxlen=4)  # since when, and what
         topics = NodeTopics(config.site, config.node)
         self._topics = {each: str(topics.to(each)) for each in Channel if not each.per_source}
+        self._prediction_topic = self._topics[Channel.PREDICTION]
         self._ack = str(topics.to(Channel.ACK, "x"))[:-1]
 
     def publish(self, effect: Effect, state: NodeState, now_ms: int) -> list[Publish]:
         """What is to be sent, logged or only counted of an effect."""
         match effect:
+            case Predicted():
+                self._counts[PREDICTIONS] += 1
+                payload = self._prediction(effect, state)
+                return [Publish(self._prediction_topic, payload, self._config.retain_predictions)]
             case Noted():
                 self._note(effect, now_ms)
                 return []
             case Forgotten(source):
                 self._tally.note(NodeReason.SOURCE_FORGOTTEN, about=source, source=source)
                 return []
-            case Predicted():
-                self._counts[PREDICTIONS] += 1
-                payload, topic = self._prediction(effect, state), self._topics[Channel.PREDICTION]
-                return [Publish(topic, payload, self._config.retain_predictions)]
             case Asked():
                 self._counts[NodeReason.ASKED] += 1
                 return [Publish(self._topics[Channel.ASKED], self._encode(effect))]
@@ -156,15 +157,15 @@ class Publications:
             label = UNKNOWN
             self._counts[NodeReason.PREDICTIONS_UNKNOWN] += 1
         if said is not None and confidence is not None:
-            scores, versions = dict(zip(classes, said, strict=True)), (made.model_version, layout)
             return encode_prediction(
                 self._config.format,
                 made.instance,
                 made.time_ms,
                 label,
-                scores,
-                versions,
-                made.predictor.value,
+                classes,
+                said,
+                (made.model_version, layout),
+                made.predictor,
                 confidence,
             )
         prediction = Prediction(

@@ -47,12 +47,14 @@ class RateLimit:
 
     def take(self, source: str, now_ms: int) -> bool:
         """Whether this source may send one more reading now; if so, it has."""
-        bucket = self._buckets.pop(source, None) or _Bucket(float(self._burst), now_ms)
-        self._buckets[source] = bucket
-        if len(self._buckets) > self._sources_max:
-            del self._buckets[next(iter(self._buckets))]
-        waited_ms = max(0, now_ms - bucket.filled_ms)  # a clock set back earns nothing
-        bucket.tokens = min(self._burst, bucket.tokens + waited_ms * self._per_ms)
+        buckets = self._buckets
+        bucket = buckets.pop(source, None) or _Bucket(float(self._burst), now_ms)
+        buckets[source] = bucket
+        if len(buckets) > self._sources_max:
+            del buckets[next(iter(buckets))]
+        waited_ms = now_ms - bucket.filled_ms
+        if waited_ms > 0:  # a clock set back earns nothing
+            bucket.tokens = min(self._burst, bucket.tokens + waited_ms * self._per_ms)
         bucket.filled_ms = now_ms
         if bucket.tokens < 1:
             return False

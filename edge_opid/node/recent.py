@@ -68,21 +68,19 @@ class Entry:
         time_ms: int,
         numbers: tuple[InstanceId, ...],
         values: Mapping[str, float],
-        guesses: Mapping[PredictorName, int],
+        guesses: dict[PredictorName, int],
         layout_version: int = 0,
         ages_ms: array[int] | None = None,
         beside: Mapping[str, float] | None = None,
         evidence: Evidence | None = None,
     ) -> Entry:
         """An entry from values by sensor; `beside` are those of newcomers."""
-        packed = array("d", values.values())
-        ids, sensors = tuple(numbers), tuple(values)
         return cls(
             time_ms=time_ms,
-            numbers=ids,
-            sensors=sensors,
-            readings=packed,
-            guesses=dict(guesses),
+            numbers=numbers,
+            sensors=tuple(values),
+            readings=array("d", values.values()),
+            guesses=guesses,
             layout_version=layout_version,
             ages_ms=ages_ms,
             newcomers=tuple(beside or ()),
@@ -120,7 +118,7 @@ class Recent:
         self._remembered = 0  # so far: the place of an entry among all there ever were
         self.lessons = 0
         """Labels learned so far."""
-        self._by_number: dict[InstanceId, Entry] = {}
+        self._by_number: dict[tuple[str, int, int], Entry] = {}  # a tuple's hash costs less
         self._by_time: list[tuple[int, int, Entry]] = []  # time, place, entry; sorted
 
     def __len__(self) -> int:
@@ -132,26 +130,35 @@ class Recent:
 
     def remember(self, entry: Entry) -> None:
         """Keep an instance."""
-        if self._entries and self._entries[-1].sensors == entry.sensors:
-            entry.sensors = self._entries[-1].sensors  # one tuple for all of them
-        if self._entries and self._entries[-1].newcomers == entry.newcomers:
-            entry.newcomers = self._entries[-1].newcomers
-        if len(self._entries) == self._size:
-            self._forget_oldest()
-        self._entries.append(entry)
+        entries = self._entries
+        if entries:
+            last = entries[-1]
+            if last.sensors == entry.sensors:
+                entry.sensors = last.sensors  # one tuple for all of them
+            if last.newcomers == entry.newcomers:
+                entry.newcomers = last.newcomers
+            if len(entries) == self._size:
+                self._forget_oldest()
+        entries.append(entry)
         for number in entry.numbers:
-            self._by_number[number] = entry
-        insort(self._by_time, (entry.time_ms, self._remembered, entry))
+            self._by_number[number.source, number.boot, number.seq] = entry
+        timed = entry.time_ms, self._remembered, entry
+        if self._by_time and timed < self._by_time[-1]:
+            insort(self._by_time, timed)
+        else:
+            self._by_time.append(timed)  # as nearly always
         self._remembered += 1
 
     def _forget_oldest(self) -> None:
         place = self._remembered - len(self._entries)
         entry = self._entries.popleft()
         for number in entry.numbers:
-            later = self._by_number.pop(number, None)
+            key = number.source, number.boot, number.seq
+            later = self._by_number.pop(key, None)
             if later is not None and later is not entry:  # with the same number
-                self._by_number[number] = later
-        del self._by_time[bisect_left(self._by_time, (entry.time_ms, place))]
+                self._by_number[key] = later
+        oldest = self._by_time[0][2] is entry  # in time, too: as nearly always
+        del self._by_time[0 if oldest else bisect_left(self._by_time, (entry.time_ms, place))]
 
     def with_all(self, sensors: Collection[str]) -> list[dict[str, float]]:
         """The values of the instances in which each of these has one, newcomers' values too."""
@@ -181,7 +188,7 @@ class Recent:
 
     def find(self, instance: InstanceId) -> Entry | None:
         """The instance to which this reading belongs; the later one if there are two."""
-        return self._by_number.get(instance)
+        return self._by_number.get((instance.source, instance.boot, instance.seq))
 
     def find_time(self, time_ms: int, tolerance_ms: int) -> Entry | None:
         """The instance nearest in time, within the tolerance; of two as near, the later."""
@@ -208,7 +215,7 @@ class Recent:
             return Refusal(NodeReason.LABEL_UNKNOWN_INSTANCE, f"no recent instance {which}")
         if entry.lesson is not None:
             return Refusal(
-                NodeReason.LABEL_ALREADY_LABELLED, f"the instance {which} has a label already"
+                NodeReason.LABEL_ALREADY_LABELLED, f"the instance {which} already has a label"
             )
         return entry
 

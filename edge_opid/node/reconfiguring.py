@@ -21,7 +21,7 @@ from edge_opid.node.warmup import NodeWarmUp
 from edge_opid.reasons import NodeReason
 from edge_opid.wire import SensorDeployed, SensorDescription
 
-NOTHING_MOVED = "no sensor has moved in the warm-up: it begins anew"
+NOTHING_MOVED = "no sensor moved during the warm-up: it starts again"
 
 
 def configure(state: NodeState, change: Configured) -> list[Effect]:

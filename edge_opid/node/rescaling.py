@@ -55,5 +55,5 @@ def _moved_sentence(before: SensorDescription, now: SensorDescription) -> str:
     """What became of a scale, for the log."""
     return (
         f"{now.id}: reference {now.reference:g}, scale {now.scale:g}; it was {before.reference:g} "
-        f"and {before.scale:g}; what was learned is moved, and what was clipped stays clipped"
+        f"and {before.scale:g}; what was learned is converted, and what was clipped stays clipped"
     )

@@ -175,7 +175,7 @@ class Rhythms:
         self._listen(now_ms)
         rhythm = self._of.get(next(iter(sensors)))
         names = sensors if isinstance(sensors, set) else sensors.keys()
-        if rhythm is not None and rhythm.sensors == names:
+        if rhythm is not None and names == rhythm.sensors:
             rhythm.beat(self._time)
         else:
             self._hear_apart(set(names))
@@ -194,8 +194,10 @@ class Rhythms:
 
     def _listen(self, now_ms: int) -> None:
         """Let listening time pass: not while the clock was set back, and not for ever."""
-        since_ms = 0 if self._spoke_ms is None else max(0, now_ms - self._spoke_ms)
-        passed_ms = min(since_ms, max(WAIT_MIN_MS, WAIT_TIMES * self._usual16_ms // 16))
+        passed_ms = 0
+        if self._spoke_ms is not None and now_ms > self._spoke_ms:
+            longest_ms = max(WAIT_MIN_MS, WAIT_TIMES * self._usual16_ms // 16)
+            passed_ms = min(now_ms - self._spoke_ms, longest_ms)
         self._spoke_ms, self._time = now_ms, self._time + passed_ms
         self._usual16_ms += passed_ms - self._usual16_ms // 16
 

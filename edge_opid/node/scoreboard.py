@@ -152,20 +152,23 @@ class Scoreboard:
         counts; to follow every smaller one would be to choose by chance. One without a record is
         not doubted, so that a new model is served until its first labels speak against it.
         """
-        names = list(available)
-        best = names[0]
-        for name in names[1:]:
-            if self.is_ahead(name, best):
-                best = name
-        return best
+        first, *others = available
+        for name in others:
+            if self.is_ahead(name, first):
+                first = name
+        return first
 
     def is_ahead(self, name: PredictorName, of: PredictorName) -> bool:
         """Whether `name` was right where `of` was wrong, surely more often than by chance."""
-        mine, theirs = self._recent.get(name, 0), self._recent.get(of, 0)
-        common = (1 << min(self._seen.get(name, 0), self._seen.get(of, 0))) - 1
-        only = (mine ^ theirs) & common  # where one of the two was right
-        won, both = (only & mine).bit_count(), only.bit_count()
-        lead = 2 * won - both  # over those that were lost
+        recent, seen = self._recent, self._seen
+        if name not in recent or of not in recent:
+            return False
+        mine = recent[name]
+        only = mine ^ recent[of]  # where one of the two was right …
+        if seen[name] != seen[of]:
+            only &= (1 << min(seen[name], seen[of])) - 1  # … of what both have seen
+        both = only.bit_count()
+        lead = 2 * (only & mine).bit_count() - both  # over those that were lost
         return lead > 0 and lead > DOUBT * math.sqrt(both)
 
     def move(self, name: PredictorName, to: PredictorName) -> None:

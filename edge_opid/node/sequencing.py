@@ -139,14 +139,17 @@ class Sequencer:
         """What became of what was offered."""
         return self._tally.counts
 
+    def is_next(self, source: str, reading: Reading, now_ms: int) -> bool:
+        """Whether it is the next one of a source that is known, as nearly all are: take it."""
+        if now_ms != self._now_ms:
+            self._tell_time(now_ms)
+        return (
+            self._expected.get(source) == (reading.boot, reading.seq) and source not in self._gaps
+        )
+
     def offer(self, source: str, reading: Reading, now_ms: int) -> Verdict:
         """What to do with a reading that has just arrived."""
         self._tell_time(now_ms)
-        if self._expected.get(source) == (reading.boot, reading.seq) and source not in self._gaps:
-            return Take((reading,))  # the next one of a source that is known, as nearly all are
-        return self._judged(source, reading, now_ms)
-
-    def _judged(self, source: str, reading: Reading, now_ms: int) -> Verdict:
         if reading.boot > self._boot_most(source):
             sentence = f"boot {reading.boot} of {source!r} is no clock's"
             return self._refused(NodeReason.BOOT_TOO_FAR, source, sentence)

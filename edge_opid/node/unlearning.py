@@ -1,7 +1,7 @@
 """A label that was a mistake is taken back, as though it had never been given.
 
 Sums subtract, so for the ridge learners this is exact: what the instance still counts for is taken
-out of Σx̃x̃ᵀ and Σx̃yᵀ (`learner.unlearn_one`). In a warm-up the kept row loses its label, and all is
+out of Σx̃x̃ᵀ and Σx̃yᵀ (`learner.unlearn_many`). In a warm-up the kept row loses its label, and all is
 learned anew. It is also taken out of the frequency of classes, and of the instances that pushed
 models are tried on; and the time layer goes by the label before it again.
 
@@ -68,46 +68,60 @@ def undo(state: NodeState, change: Undone) -> list[Effect]:
     found = labelled(state, change)
     if isinstance(found, Refusal):
         return [Noted(named(found.reason), found.sentence)]
-    effects: list[Effect] = []
-    for entry in found:
-        effects += _take_back(state, entry)
-    return effects
-
-
-def _take_back(state: NodeState, entry: Entry) -> Sequence[Effect]:
-    lesson = entry.lesson
-    if lesson is None:
-        return []
-    which = spelled(entry.numbers[-1])
+    taught = [(entry, entry.lesson) for entry in found if entry.lesson is not None]
+    unlearn = _unlearn_kept if state.warmup is not None else _unlearn_learned
     with watch() as rescued:
-        unlearned = _unlearn(state, entry, lesson)
-    if not unlearned:
-        return [Noted(NodeReason.UNDO_TOO_LATE, f"{which}: {TOO_LATE}", which)]
+        unlearned = unlearn(state, taught)
+    effects = [
+        _take_back(state, *each) if done else _too_late(each[0])
+        for each, done in zip(taught, unlearned, strict=True)
+    ]
+    return [*effects, *noted_rescues(rescued)]
+
+
+def _unlearn_kept(state: NodeState, taught: Sequence[tuple[Entry, Lesson]]) -> list[bool]:
+    """Take labels off rows of the warm-up, and learn what is left anew; of which that could be."""
+    warmup = state.warmup
+    assert warmup is not None
+    unlearned = [
+        lesson.label >= 0 and warmup.unlabel(entry.values, lesson.label) for entry, lesson in taught
+    ]
+    if any(unlearned):
+        start_over(state, warmup)
+    return unlearned
+
+
+def _unlearn_learned(state: NodeState, taught: Sequence[tuple[Entry, Lesson]]) -> list[bool]:
+    """Take instances out of what the learners know, all at once; of which that could be."""
+    local_models, learned = state.local_models, state.recent.lessons
+    columns = [
+        encoded(state, entry.values)
+        if lesson.label >= 0 and lesson.generation == local_models.generation
+        else None
+        for entry, lesson in taught
+    ]
+    local_models.unlearn(
+        [
+            (x, lesson.label, learned - lesson.place)
+            for x, (_, lesson) in zip(columns, taught, strict=True)
+            if x is not None
+        ]
+    )
+    return [x is not None for x in columns]
+
+
+def _take_back(state: NodeState, entry: Entry, lesson: Lesson) -> Noted:
+    """Everything else that goes by a label forgets it."""
     entry.lesson, since = None, state.recent.lessons - lesson.place
     state.frequency.take_back(lesson.label)
     state.trial.forget(entry.values, lesson.label)
     if entry.evidence is not None:
         before = state.recent.nearest_lesson(state.time_layer.time_ms)
         state.time_layer.take_back(entry.evidence, lesson.label, since, before)
-    label = state.settings.classes[lesson.label]
-    return [
-        Noted(NodeReason.UNLEARNED, f"{which} is not {label!r}", which),
-        *noted_rescues(rescued),
-    ]
+    which, label = spelled(entry.numbers[-1]), state.settings.classes[lesson.label]
+    return Noted(NodeReason.UNLEARNED, f"{which} is not {label!r}", which)
 
 
-def _unlearn(state: NodeState, entry: Entry, lesson: Lesson) -> bool:
-    """Take it out of what the learners know; whether that could be."""
-    warmup, local_models = state.warmup, state.local_models
-    if lesson.label < 0:
-        return False
-    if warmup is not None:
-        if not warmup.unlabel(entry.values, lesson.label):
-            return False
-        start_over(state, warmup)
-        return True
-    x = encoded(state, entry.values)
-    if x is None or lesson.generation != local_models.generation:
-        return False
-    local_models.unlearn(x, lesson.label, since=state.recent.lessons - lesson.place)
-    return True
+def _too_late(entry: Entry) -> Noted:
+    which = spelled(entry.numbers[-1])
+    return Noted(NodeReason.UNDO_TOO_LATE, f"{which}: {TOO_LATE}", which)

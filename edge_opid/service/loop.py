@@ -31,11 +31,10 @@ from edge_opid.service.status_file import write_status
 from edge_opid.service.systemd import Systemd
 from edge_opid.service.watching import Watchers, socket_path, told_of
 from edge_opid.store import Store, StoreError
-from edge_opid.tally import LogLine
 from edge_opid.wire import Channel, NodeTopics, encode_as
 
 RETRY_MS = 1_000  # between two attempts at a disk that refuses
-TICK_S = 0.25  # the longest wait for a message, and for what is due
+TICK_S = 0.5  # the longest wait for a message, and for what is due
 WELCOME_MS = 500  # between two looks for somebody who wants to watch
 STATUS_MS = 3_000  # between two status files
 FAULT_SHOWN_MS = 3_600_000  # how long `degraded` shows a fault of the link that is over
@@ -44,7 +43,8 @@ FAULT_SHOWN_MS = 3_600_000  # how long `degraded` shows a fault of the link that
 class NodeLoop(BaseLoop[SteadyClock]):
     """One node, its link and its store, until somebody calls `stop`."""
 
-    deliveries_per_round = 64  # some 10 ms: the node wants its tick four times a second
+    deliveries_per_round = 64  # some 10 ms: the node wants its tick twice a second
+    looks_again = None  # the next round does, and sends what was predicted with the same call
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NodeLoop(BaseLoop[SteadyClock]):
         poll_s: float = TICK_S,
     ) -> None:
         super().__init__(link, clock, systemd, poll_s)
-        self._node = node
+        self._node, self._store = node, store
         topics = NodeTopics(node.config.site, node.config.node)
         self._label_topic = str(topics.to(Channel.LABEL))
         self._prediction_topic = str(topics.to(Channel.PREDICTION))
@@ -124,10 +124,11 @@ class NodeLoop(BaseLoop[SteadyClock]):
     def _handle(self, delivery: Delivery) -> bool:
         now_ms = self._clock.now_ms()
         topic, payload, retained = delivery.topic, delivery.payload, delivery.retain
-        learned = self._node.tally.counts[NodeReason.LEARNED] if self._watchers else 0
+        watchers = self._watchers or None
+        learned = 0 if watchers is None else self._node.tally.counts[NodeReason.LEARNED]
         actions = self._node.handle(topic, payload, now_ms, delivery, retained)
-        if self._watchers:
-            self._show(self._watchers, topic, payload, actions, learned)
+        if watchers is not None:
+            self._show(watchers, topic, payload, actions, learned)
         self._perform(actions)
         return not self._journal.waiting
 
@@ -192,26 +193,26 @@ class NodeLoop(BaseLoop[SteadyClock]):
     def _perform(self, actions: Sequence[Action]) -> None:
         """Do all of it; only then is the node's state that of the records in the store."""
         self._do(actions)
-        if self._journal.store.committed != self._looked_at:
+        if self._store.committed != self._looked_at:
             self._snapshot()
 
     def _do(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            match action:
-                case Append(record):
-                    self._journal.append(record)
-                    if self._journal.waiting and self._retry_at is None:
-                        self._retry_at = self._clock.now_ms()
-                case Commit():
-                    self._do(self._commit())
-                case Publish(topic, payload, retain):
-                    qos = self._prediction_qos if topic == self._prediction_topic else 1
-                    self._publish(topic, payload, retain=retain, qos=qos)
-                case LogLine():
-                    write_lines([action])
-                case Release(token):
-                    if isinstance(token, Delivery):
-                        self._link.acknowledge(token)
+            if isinstance(action, Append):
+                self._journal.append(action.record)
+                if self._journal.waiting and self._retry_at is None:
+                    self._retry_at = self._clock.now_ms()
+            elif isinstance(action, Publish):
+                topic, payload, retain = action
+                qos = self._prediction_qos if topic == self._prediction_topic else 1
+                self._publish(topic, payload, retain=retain, qos=qos)
+            elif isinstance(action, Release):
+                if isinstance(action.token, Delivery):
+                    self._link.acknowledge(action.token)
+            elif isinstance(action, Commit):
+                self._do(self._commit())
+            else:
+                write_lines([action])
 
     def _commit(self) -> list[Action]:
         """Try; a disk that has just refused is left alone for a while."""

@@ -120,7 +120,7 @@ def _missing(config: ServiceConfig, *, must_have_run: bool) -> StoreError:
     return StoreError(
         "missing",
         f"folder {config.state_folder} holds no state, and state.must_exist says that it must: "
-        "mount its disk or restore the folder; to begin anew, set must_exist = false",
+        "mount its disk or restore the folder; to start from scratch, set must_exist = false",
     )
 
 
@@ -142,12 +142,12 @@ def load_external_model(config: ServiceConfig) -> ExternalModel | None:
 
 
 def tick_s(node: NodeConfig) -> float:
-    """How often a node looks for what is due: four times a second, or twice in its shortest span.
+    """How often a node looks for what is due: twice a second, or twice in its shortest span.
 
     >>> from edge_opid.config.node import NodeConfig, SensorConfig
     >>> config = NodeConfig(site="a", node="b", classes=("x", "y"), sensors=(SensorConfig("t"),))
     >>> tick_s(config), tick_s(replace(config, commit_s=0.1))
-    (0.25, 0.05)
+    (0.5, 0.05)
     """
     spans_s = [node.commit_s, *([node.window_ms / 1000] if node.window_ms else [])]
     return max(TICK_LEAST_S, min(TICK_S, min(spans_s) / 2))

@@ -75,10 +75,10 @@ def connect(
 ) -> Source:
     """A source on a real broker; `options` are those of `SourceConfig`.
 
-    `password_file` has one line; `credentials`, instead of it and `user`, has two: user and
-    password. Others must not be able to read them. With `tls_ca`, the authority that signed the
-    broker's certificate, the port is 8883 unless you name one, else 1883. All of that can come in
-    one `broker` instead. Warnings go to stderr, unless you have set up Python's logging.
+    `password_file` has one line. `credentials`, to be used instead of it and `user`, has two: user
+    and password. Others must not be able to read these files. `tls_ca` is the authority that
+    signed the broker's certificate; the default port is then 8883 instead of 1883. `broker` can
+    replace all of these arguments. Warnings go to stderr, unless you have set up Python's logging.
     """
     from edge_opid.link.background import BackgroundLink  # noqa: PLC0415  paho only where it is used
 

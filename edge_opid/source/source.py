@@ -1,33 +1,34 @@
 """The sensor's side of "nothing lost, nothing twice".
 
-A PUBACK only says that the broker has a reading in its memory. So a reading stays in the spool
-until the node itself has acknowledged it, on its own topic, after its own commit; and it keeps its
-number, so that the node can tell a copy from a new reading.
+A PUBACK only means that the broker has a reading in memory. So a reading stays in the spool until
+the node itself has acknowledged it, on its own topic, after its own commit. It keeps its number, so
+that the node can tell a duplicate from a new reading.
 
-`backlog` says which acknowledgement frees what, and when readings get other numbers; `window` says
-what is sent again, and when.
+`backlog` decides which acknowledgement frees what, and when readings are renumbered; `window`
+decides what is sent again, and when.
 
 What is promised, and what is not:
 
-- `send` raises only if it has not taken the reading: sending it again makes no second one.
-- A reading whose `send` has returned survives the script's death (`kill -9`), always.
-- It survives a power cut once synced: after `sync_every` readings or `sync_s` seconds, whichever
-  is first. `sync_every=1` syncs before every return, and wears an SD card accordingly. A disk that
-  refuses to sync is asked again and again; `trouble` says so as long as it does.
-- An error of the disk or of the link costs a turn, not the thread: it is counted
-  (`counters.faults`), logged, and the turn comes again. If the thread ends all the same, `send`
-  takes nothing more and says so.
-- A full spool refuses (`SpoolFullError`, the default) or drops the oldest. A number lost that way,
-  or to a rotten sector, is sent as a reading without values, so that the node does not wait for
-  it for ever; `counters.lost` says how many.
-- Leaving the block waits for the acknowledgements, `leave_s` at most, and not where nobody could
-  give any: the broker cannot be reached, or another script waits for the folder. What is left is
-  logged, is the value of `close`, stays in the spool, and goes with the next life.
-- A broker that is away costs nothing but time: the spool is for that; the log and `trouble` say so.
-  One that refuses (password, certificate, rights) raises `LinkError`. Where no node has ever
-  acknowledged anything from this folder, something was set up wrongly: the block does not begin.
-  Else it raises at the end of the block, when the readings are in the spool, so that a password
-  that was changed at the broker costs none. A script that stays in its block finds it in the log
+- `send()` returns once the reading is in the spool, and the source retries until the node has
+  acknowledged it. If `send()` raises, the reading was not stored: sending it again does not
+  duplicate it.
+- A reading in the spool survives the death of the script (`kill -9`), always.
+- It survives a power cut once it is synced: after `sync_every` readings or `sync_s` seconds,
+  whichever comes first. `sync_every=1` syncs before every return, and wears out an SD card
+  accordingly. If the disk refuses to sync, the source keeps trying, and `trouble` says so.
+- A disk or link error costs one turn, not the thread: it is counted (`counters.faults`), logged and
+  retried. If the thread ends nevertheless, `send()` accepts nothing more and says so.
+- A full spool refuses readings (`SpoolFullError`, the default) or drops the oldest. A number lost
+  that way, or to a bad sector, is sent as a reading without values, so that the node does not wait
+  for it for ever; `counters.lost` counts them.
+- Leaving the block waits for acknowledgements, for at most `leave_s`. It does not wait if none can
+  come: the broker is unreachable, or another script is waiting for the folder. What is left is
+  logged, returned by `close()`, stays in the spool, and is sent by the next run.
+- While the broker is down, readings wait in the spool; the log and `trouble` say so. A broker that
+  refuses (password, certificate, access rights) raises `LinkError`. If no node has ever
+  acknowledged anything from this folder, something was set up wrongly, and the block does not
+  begin. Otherwise it raises at the end of the block, when the readings are in the spool, so that a
+  password changed at the broker costs none. A script that stays in its block finds it in the log
   and in `trouble`.
 """
 
@@ -65,12 +66,12 @@ FOLDER_S = 15.0  # for another script to leave the folder when it is asked to
 
 
 class Source:
-    """Send readings; they arrive, once, in order, as soon as there is a way.
+    """Sends readings to a node: each arrives exactly once, and in order.
 
-    `encode_reading(boot, seq, time_ms, values, label)` makes the payload, `decode_reading` takes
-    (time_ms, values, label) out of it again, `decode_ack` takes (boot, seq, newest) out of an
-    acknowledgement, all raising `ValueError` for what they cannot do. A reading without values must
-    be possible: it stands for one that is lost.
+    `encode_reading(boot, seq, time_ms, values, label)` makes the payload, `decode_reading` returns
+    (time_ms, values, label) from it, and `decode_ack` returns (boot, seq, newest) from an
+    acknowledgement; each raises `ValueError` if it cannot. A reading without values must be
+    possible: it stands for one that was lost.
 
     >>> import json, tempfile
     >>> from pathlib import Path
@@ -191,7 +192,7 @@ class Source:
 
     @property
     def trouble(self) -> str:
-        """What is wrong now, with the disk or with the connection; empty while all is well."""
+        """What is wrong with the disk or the connection right now; empty if nothing is."""
         return self._trouble or self._link_trouble
 
     @property
@@ -207,14 +208,14 @@ class Source:
     def send(
         self, values: Mapping[str, float], label: Any = None, time_ms: int | None = None
     ) -> ReadingNumber:
-        """Take a reading into the spool and on its way.
+        """Store a reading on disk, and retry until the node has acknowledged it.
 
         Returns its number, which it keeps unless the node knows a higher boot of this source, or
-        former lives have left something (see `backlog`).
+        earlier runs have left readings behind (see `backlog`).
 
-        It raises only for a reading that is not taken: `ValueError` where it cannot be encoded,
-        `SpoolFullError` or `SpoolError` where the disk has no place for it, `SourceError` where
-        nobody would send it any more.
+        If it raises, the reading was not stored: `ValueError` if it cannot be encoded,
+        `SpoolFullError` or `SpoolError` if the disk has no room for it, `SourceError` if the
+        sending thread has ended.
         """
         if time_ms is None:
             time_ms = self._now_ms()
@@ -253,10 +254,10 @@ class Source:
         return False
 
     def close(self, leave_s: float | None = None) -> int:
-        """Wait for acknowledgements, sync, end; how many readings are left for the next life.
+        """Wait for acknowledgements, sync and stop; returns how many readings are left.
 
-        It waits `leave_s` at most (by default that of the configuration), and not at all without
-        the thread that hears them.
+        It waits for at most `leave_s` (default: from the configuration), and not at all without
+        the background thread.
         """
         if self._over.is_set():
             return self.unacknowledged
@@ -322,17 +323,18 @@ class Source:
 
     def _check_alive(self) -> None:
         if self._over.is_set():
-            raise SourceError("the reading is not taken: this source is closed, open another one")
+            raise SourceError("the reading was not stored: this source is closed, open another one")
         if self._thread is not None and not self._thread.is_alive():
             raise SourceError(
-                "the reading is not taken: the thread that sends has ended, start the script again "
-                f"(what it said last: {self.trouble or 'nothing'})"
+                "the reading was not stored: the thread that sends has ended, start the script "
+                "again "
+                f"(its last message: {self.trouble or 'nothing'})"
             )
         try:
             self._link.check()
         except LinkError as error:
             raise SourceError(
-                f"the reading is not taken, start the script again: {error}"
+                f"the reading was not stored, start the script again: {error}"
             ) from error
 
     def _wait(self) -> None:

@@ -88,7 +88,7 @@ class MemoryLink(UnthreadedLink):
             if self._session is not None:
                 self._session.subscriptions.pop(filter_, None)
 
-    def poll(self, timeout_s: float = 0.0) -> Delivery | None:  # noqa: ARG002 - never waits
+    def poll(self, timeout_s: float | None = 0.0) -> Delivery | None:  # noqa: ARG002 - never waits
         """The next delivery, or None at once."""
         self._connect()
         taken = self._session.take_message() if self._session is not None else None

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -38,7 +38,7 @@ import msgpack  # type: ignore[import-untyped]  # ships no types
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.documents import Introduction, SummaryMessage
-from edge_opid.wire.ids import are_ids
+from edge_opid.wire.ids import as_ids
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.messages import (
     Ack,
@@ -124,7 +124,8 @@ def decode(payload: bytes, *expected: type[M]) -> M:
     by_kind, names, at_most = _kinds(expected)
     if payload[:1] == b"{" and not READABLE.isdisjoint(expected):
         payload = _json_as_msgpack(payload, by_kind, names, JSON_ROOM * at_most)
-    _check_size(len(payload), at_most, names)
+    if len(payload) > at_most:
+        _check_size(len(payload), at_most, names)
     usual: M | None = read_quickly(payload, by_kind)
     return read_carefully(payload, by_kind, names) if usual is None else usual
 
@@ -173,17 +174,32 @@ def encode_prediction(
     instance: InstanceId,
     time_ms: int,
     label: str,
-    scores: Mapping[str, float],
+    classes: tuple[str, ...],
+    said: Sequence[float],
     versions: tuple[int, int],
     predictor: str,
     confidence: float,
 ) -> bytes:
     """The bytes of a `Prediction` made of what was checked when it came: those of `encode_as`.
 
-    `versions`: of the model and of the layout. For what happens at every reading; scores that are
-    not finite go the way of all messages, and are refused there.
+    `said` are the scores of the `classes`, `versions` those of the model and of the layout. For
+    what happens at every reading; scores that are not finite go the way of all messages, and are
+    refused there.
     """
-    if not math.isfinite(sum(scores.values())):
+    finite = math.isfinite(sum(said))
+    if finite and form == "json":
+        number = instance.source, instance.boot, instance.seq, time_ms
+        text = _prediction_form(classes) % (
+            *number,
+            _quoted(label),
+            *said,
+            *versions,
+            predictor,
+            confidence,
+        )
+        return text.encode()
+    scores = dict(zip(classes, said, strict=True))
+    if not finite:
         return encode_as(
             form,
             Prediction(
@@ -197,38 +213,42 @@ def encode_prediction(
                 confidence=confidence,
             ),
         )
-    if form != "json":
-        plain = {"source": instance.source, "boot": instance.boot, "seq": instance.seq}
-        return pack(
-            {
-                "v": SCHEMA_VERSION,
-                "kind": Prediction.kind,
-                "instance": plain,
-                "time_ms": time_ms,
-                "label": label,
-                "scores": scores,
-                "model_version": versions[0],
-                "layout_version": versions[1],
-                "predictor": predictor,
-                "confidence": confidence,
-            }
-        )
-    said = ", ".join([f"{_quoted(name)}: {score!r}" for name, score in scores.items()])
-    return (  # ids and the names of predictors need no escape
-        f'{{"v": {SCHEMA_VERSION}, "kind": "prediction", "instance": {{"source": '
-        f'"{instance.source}", "boot": {instance.boot}, "seq": {instance.seq}}}, '
-        f'"time_ms": {time_ms}, "label": {_quoted(label)}, "scores": {{{said}}}, '
-        f'"model_version": {versions[0]}, "layout_version": {versions[1]}, '
-        f'"predictor": "{predictor}", "confidence": {confidence!r}}}'
-    ).encode()
+    plain = {"source": instance.source, "boot": instance.boot, "seq": instance.seq}
+    return pack(
+        {
+            "v": SCHEMA_VERSION,
+            "kind": Prediction.kind,
+            "instance": plain,
+            "time_ms": time_ms,
+            "label": label,
+            "scores": scores,
+            "model_version": versions[0],
+            "layout_version": versions[1],
+            "predictor": predictor,
+            "confidence": confidence,
+        }
+    )
 
 
-@lru_cache(maxsize=256)  # a node's classes
-def _quoted(text: str) -> str:
-    return _JSON.encode(text)
+@lru_cache(maxsize=8)
+def _prediction_form(classes: tuple[str, ...]) -> str:
+    """A prediction of these classes as JSON, to be filled in.
+
+    Ids and the names of predictors need no escape.
+    """
+    said = ", ".join([_quoted(name).replace("%", "%%") + ": %r" for name in classes])
+    return (
+        f'{{"v": {SCHEMA_VERSION}, "kind": "{Prediction.kind}", "instance": '
+        '{"source": "%s", "boot": %d, "seq": %d}, "time_ms": %d, "label": %s, "scores": '
+        f'{{{said}}}, "model_version": %d, "layout_version": %d, "predictor": "%s", '
+        '"confidence": %r}'
+    )
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)  # `json.dumps` makes one every time
+
+
+_quoted = lru_cache(maxsize=256)(_JSON.encode)  # a node's classes
 
 
 def _json_as_msgpack(
@@ -348,47 +368,57 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
     if len(payload) > QUICK_BYTES_MAX:
         return None
     try:
-        found = _each_key_once(
-            msgpack.unpackb(
-                payload,
-                object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
-                max_map_len=LIMITS.map_keys_max,
-                max_array_len=0,
-                max_bin_len=0,
-                max_ext_len=0,
-            )
+        pairs = msgpack.unpackb(
+            payload,
+            object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
+            max_map_len=LIMITS.map_keys_max,
+            max_array_len=0,
+            max_bin_len=0,
+            max_ext_len=0,
         )
+        if Reading.kind in by_kind and (usual := _usual_reading(pairs)) is not None:
+            return usual
+        found = _each_key_once(pairs)
         version, record = found.pop("v"), by_kind[found.pop("kind")]
         if type(version) is not int or version != SCHEMA_VERSION:
             return None
-        if record is Reading:
-            return _usual_reading(found) or _built(record, found)
         return _built(record, found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
 
 
-def _usual_reading(found: dict[str, Any]) -> Reading | None:
-    """The reading of these fields, each looked at where it stands; None if any is not as usual."""
-    boot, seq, time_ms, label = found["boot"], found["seq"], found["time_ms"], found.get("label")
-    values = found["values"] = _each_key_once(found["values"])
-    most = LIMITS.integer_max
+USUAL_KEYS = ("v", "kind", "boot", "seq", "time_ms", "values", "label")
+
+
+def _usual_reading(pairs: Any) -> Reading | None:
+    """A reading as our own senders write it, each field looked at where it stands; None else."""
+    if type(pairs) is not tuple or not 6 <= len(pairs) <= 7:
+        return None
+    keys, found = zip(*pairs, strict=True)
+    if keys != USUAL_KEYS[: len(keys)]:
+        return None
+    version, kind, boot, seq, time_ms, table, *rest = found
+    if type(table) is not tuple or not 0 < len(table) <= LIMITS.sensors_max:
+        return None
+    names, values = zip(*table, strict=True)
+    ids, label = as_ids(names), rest[0] if rest else None
     if (
-        len(found) == (5 if "label" in found else 4)
-        and type(boot) is type(seq) is type(time_ms) is int
-        and 0 <= boot <= most
-        and 1 <= seq <= most
-        and 0 <= time_ms <= most
+        ids is not None
+        and type(version) is type(boot) is type(seq) is type(time_ms) is int
+        and version == SCHEMA_VERSION
+        and kind == Reading.kind
+        and 0 <= boot <= INTEGER_MAX
+        and 1 <= seq <= INTEGER_MAX
+        and 0 <= time_ms <= INTEGER_MAX
         and (label is None or (type(label) is str and len(label) <= 64 and fits_text(label)))
-        and len(values) <= LIMITS.sensors_max
-        and are_ids(tuple(values))
-        and _NUMBER.all_fit(values.values())
+        and _NUMBER.all_fit(values)
     ):
-        return Reading.unchecked(boot, seq, time_ms, values, label)
+        return Reading.unchecked(boot, seq, time_ms, dict(zip(ids, values, strict=True)), label)
     return None
 
 
 _NUMBER = NumberField()
+INTEGER_MAX = LIMITS.integer_max
 
 
 def _each_key_once(pairs: Any) -> dict[str, Any]:

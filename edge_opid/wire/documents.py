@@ -86,10 +86,10 @@ def check_layout(
 class Introduction(Message):
     """What a node is, for a gateway that does not know it yet.
 
-    The same words as in `Desired`: an operator who gives a node to a gateway need not describe it
-    again, and what the node's first readings said about references and scales is in them.
-    `version` and `layout_version` are those it obeys, 0 before any order; `window_ms` is how far
-    apart the values of one instance may be.
+    It has the same fields as `Desired`: an operator who adds a node to a gateway need not describe
+    it again, and the references and scales from the node's first readings are included. `version`
+    and `layout_version` are those it obeys, 0 before any order; `window_ms` is how far apart the
+    values of one instance may be.
     """
 
     kind: ClassVar[str] = "introduction"
@@ -126,11 +126,11 @@ class AllReadings(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryMessage(Message):
-    """A learner's statistics for one layout: all that a gateway needs to pool nodes.
+    """A learner's statistics for one layout: everything a gateway needs to pool nodes.
 
     `gram` is the upper triangle of G = Σx̃x̃ᵀ, row by row, width·(width + 1)/2 numbers; `moment` is
     Σx̃yᵀ, width × classes, row by row; both float32. `sensors` are those whose columns these are:
-    the living ones, since a node without one of its sensors sums over fewer columns. `vanishing`
+    the living ones, because a node without one of its sensors sums over fewer columns. `vanishing`
     are those of them that were expected to go; a `Layout` of both has the columns in this order.
     `readings` is how many were learned, `evidence` what they still weigh after forgetting.
     `everything` is missing where its node is told not to learn from readings without labels, is of
@@ -188,10 +188,10 @@ class Weights(Checked):
 class Desired(Message):
     """What the gateway wants of one node: this layout, these classes, and perhaps this model.
 
-    It is addressed inside, under the signature, because a topic proves nothing: a broker could
+    The address is inside, under the signature, because a topic proves nothing: a broker could
     deliver one node's weights to another. `version` only ever grows. `vanishing` are the sensors
-    expected to go next, `gate` the largest |z| that is believed. The next `gather` labelled
-    instances are to be reported, each as an `Example`; 0 calls the rest of an earlier wish off.
+    expected to go next, `gate` the largest |z| that is believed. The node reports its next `gather`
+    labelled instances, each as an `Example`; 0 cancels an earlier request.
     """
 
     kind: ClassVar[str] = "desired"

@@ -23,9 +23,14 @@ def is_id(text: str) -> bool:
 
 
 @lru_cache(maxsize=32)  # 13 kB for the largest set of names
-def are_ids(names: tuple[str, ...]) -> bool:
-    """The same for all names of a message: a node's readings have mostly the same."""
-    return all(isinstance(each, str) and ID_PATTERN.fullmatch(each) for each in names)
+def as_ids(names: tuple[object, ...]) -> tuple[str, ...] | None:
+    """The names of a message, if all are ids and none comes twice.
+
+    A node's readings have mostly the same, and get the same texts here each time: to compare those
+    takes less than to compare equal ones.
+    """
+    ids = tuple(each for each in names if isinstance(each, str) and ID_PATTERN.fullmatch(each))
+    return ids if len(set(ids)) == len(names) else None
 
 
 def check_id(value: object, what: str) -> str:

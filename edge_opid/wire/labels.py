@@ -45,8 +45,8 @@ def read_label(payload: bytes) -> Label | Undo:
     >>> read_label(b'{"label": "damp", "instnce": "attic/3/12"}')
     Traceback (most recent call last):
     ...
-    edge_opid.errors.WireError: 'instnce' is no key of a label; known are label, undo, instance, \
-time, from, until
+    edge_opid.errors.WireError: 'instnce' is not a key of a label; known are label, undo, \
+instance, time, from, until
     """
     if payload[:1] != b"{":
         message = decode(payload, Label, Undo)
@@ -56,7 +56,7 @@ time, from, until
     for key in given:
         if key not in KEYS:
             raise WireError(
-                "content", f"{shown(key)} is no key of a label; known are {', '.join(KEYS)}"
+                "content", f"{shown(key)} is not a key of a label; known are {', '.join(KEYS)}"
             )
     which: dict[str, Any] = {}
     if "instance" in given:

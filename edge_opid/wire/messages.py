@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.limits import LIMITS
@@ -27,6 +27,7 @@ from edge_opid.wire.schema import (
     Text,
     Whole,
     Yes,
+    setters_of,
 )
 
 Values = Annotated[Mapping[str, float], Table(Identifier(), NumberField(), LIMITS.sensors_max)]
@@ -61,14 +62,26 @@ class InstanceId(Checked):
     boot: Count
     seq: Ordinal
 
+    @classmethod
+    def unchecked(cls, source: str, boot: int, seq: int) -> Self:
+        """The number of a reading whose parts were checked."""
+        made = object.__new__(cls)
+        _put_source(made, source)
+        _put_boot(made, boot)
+        _put_seq(made, seq)
+        return made
+
+
+_put_source, _put_boot, _put_seq = setters_of(InstanceId)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading(Message):
     """The values of one or more sensors of one source, at one instant.
 
-    `boot` counts the starts of the source and `seq` its readings since then, from 1: together
-    they let the node drop a duplicate and notice a gap. A label, if the source knows it. Without
-    values it stands for a reading that its source has lost: it only moves the number on.
+    `boot` counts the starts of the source and `seq` its readings since then, from 1. Together they
+    let the node drop duplicates and notice gaps. `label` is the true class, if the source knows it.
+    A reading without values stands for one that its source has lost: it only advances the number.
 
     >>> Reading(boot=3, seq=1, time_ms=1_700_000_000_000, values={"attic-temp": 21.5}).label
     >>> Reading(boot=3, seq=0, time_ms=0, values={"attic-temp": 21.5})
@@ -84,13 +97,29 @@ class Reading(Message):
     values: Values
     label: Line | None = None
 
+    @classmethod
+    def unchecked(
+        cls, boot: int, seq: int, time_ms: int, values: Mapping[str, float], label: str | None
+    ) -> Self:
+        """A reading of what was checked."""
+        made = object.__new__(cls)
+        _put_reading_boot(made, boot)
+        _put_reading_seq(made, seq)
+        _put_time_ms(made, time_ms)
+        _put_values(made, values)
+        _put_label(made, label)
+        return made
+
+
+_put_reading_boot, _put_reading_seq, _put_time_ms, _put_values, _put_label = setters_of(Reading)
+
 
 @dataclass(frozen=True, slots=True)
 class Label(Message):
-    """The truth about an instance, which may come late: by its number, or by its time.
+    """The true class of an instance, named by its number or its time; it may come late.
 
-    It may also be about every instance of a stretch of time, from `from_ms` until `until_ms` (or
-    until now). Without any of them it is what a person says who looks at the thing: about now.
+    It may also apply to every instance in a period, from `from_ms` until `until_ms` (or until now).
+    Without any of these it applies to the current moment.
 
     >>> Label("fresh", time_ms=1_700_000_000_000).instance
     >>> Label("fresh", InstanceId("attic", boot=3, seq=12)).time_ms
@@ -117,9 +146,9 @@ class Label(Message):
 
 @dataclass(frozen=True, slots=True)
 class Undo(Message):
-    """A label was a mistake: that of an instance, or all of a stretch of time, are taken back.
+    """Take back the label of an instance, or all labels in a period.
 
-    Without either it is the label that was learned last.
+    Without either, the last label that was learned is taken back.
 
     >>> Undo(InstanceId("attic", boot=3, seq=12)).is_about_the_last
     False
@@ -156,11 +185,11 @@ def _check_which(said: Label | Undo) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Example(Message):
-    """One labelled instance, as the node joined it: a row of the batch that a gateway gathers.
+    """One labelled instance, as the node joined it: a row of the batch that a gateway collects.
 
-    `values` are raw, by sensor, of sensors in the layout `layout_version`; those that said nothing
-    are not there. `instance` is its last reading, `time_ms` its time. After a crash the same
-    instance may come again: whoever counts them goes by `instance`.
+    `values` are the raw values of the sensors in the layout `layout_version`; sensors without a
+    value are left out. `instance` is its last reading, `time_ms` its time. After a crash the same
+    instance may be sent again: count them by `instance`.
 
     >>> Example(InstanceId("attic", 3, 12), 2, 1_700_000, {"attic-temp": 21.5}, "fresh").label
     'fresh'
@@ -176,12 +205,12 @@ class Example(Message):
 
 @dataclass(frozen=True, slots=True)
 class Ack(Message):
-    """Every reading of this `boot` up to `seq` is durably applied; 0 means none of them yet.
+    """Every reading of this `boot` up to `seq` is applied and on disk; 0 means none of them yet.
 
-    The sender may forget what is acknowledged, which is never a reading of another boot, and sends
-    again what is not. A higher `newest` says that this boot is over: the node has applied readings
-    of that one and takes no more of this, so the rest must be numbered anew, above `newest`. A
-    `newest` equal to `boot` asks: a number after `seq` is missing, send what follows it again.
+    The sender may delete what is acknowledged, never readings of another boot, and retries the
+    rest. A higher `newest` means that this boot is over: the node has applied readings of the newer
+    boot and accepts no more of this one, so the rest must be renumbered above `newest`. If `newest`
+    equals `boot`, a number after `seq` is missing: send what follows it again.
 
     >>> Ack(boot=5, seq=0, newest=4)
     Traceback (most recent call last):
@@ -205,13 +234,13 @@ class Ack(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction(Message):
-    """What the node believes about one instance, and which model said so.
+    """What the node predicts for one instance, and which predictor it came from.
 
-    `instance` is the reading that completed it, `time_ms` its time. A version of 0 is the node's
-    own, before any gateway. `predictor` says which of the node's predictors was served.
-    `confidence` is how probable it is that its best class is right, and `scores` then are the
-    probabilities of all classes; a file from outside has scores of its own, and no confidence. The
-    label is `unknown` until anything was learned, and below the confidence that is asked for.
+    `instance` is the reading that completed it, `time_ms` its time. Version 0 is the node's own,
+    before any gateway. `predictor` says which of the node's predictors was served. `confidence` is
+    the probability that the best class is right, and `scores` are the probabilities of all classes;
+    a served file has scores of its own and no confidence. The label is `unknown` until something
+    was learned, and below the required confidence.
     """
 
     kind: ClassVar[str] = "prediction"
@@ -239,10 +268,10 @@ class Prediction(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Message):
-    """The node would like to know what this instance was: it is unsure, and may ask now and then.
+    """The node is unsure of this instance and asks for its label.
 
-    `label` is its guess, `confidence` how probable that is, and `scores` the probabilities of all
-    classes, the likeliest first. The answer is a `Label` with this `instance` in it.
+    `label` is its guess, `confidence` the probability of that, and `scores` the probabilities of
+    all classes, the most likely first. The answer is a `Label` with this `instance`.
     """
 
     kind: ClassVar[str] = "asked"
@@ -255,15 +284,15 @@ class Asked(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status(Message):
-    """How a node is. Retained; with `online=False` it is also the node's last will.
+    """How a node is doing. Retained; with `online=False` it is also the node's last will.
 
-    `counts` are what has happened since the node's state began (readings, duplicates, refusals by
-    reason), `accuracy` the windowed one of each predictor, `degraded` why the node is not well.
-    `version` is that of the last order obeyed, so that a gateway sees what has arrived;
-    `model_version` that of the weights in use, which is older where an order brought none. The
-    last will is written when the node starts: it has no time, and the versions of that moment.
-    `silent` are the sensors it hears nothing of: an event says so at once, but an event that meets
-    a broker without memory is lost, and the next status is not.
+    `counts` are the counters since the node's state began (readings, duplicates, refusals by
+    reason), `accuracy` is the recent accuracy of each predictor, and `degraded` says why the node
+    is not well. `version` is that of the last order obeyed, so that a gateway sees what has
+    arrived; `model_version` is that of the weights in use, which is older if an order brought none.
+    The last will is written when the node starts: it has no time, and the versions of that moment.
+    `silent` lists the sensors that are not heard: an event says so at once, but a broker may lose
+    an event, and the next status repeats it.
 
     >>> Status(online=True, layout_version=2, model_version=7).healthy
     True
@@ -304,12 +333,12 @@ class Status(Message):
 
 @dataclass(frozen=True, slots=True)
 class Confirmed(Message):
-    """The gateway has dealt with these messages of a node: each is in its book, or was refused.
+    """The gateway has handled these messages of a node: each is saved, or was refused.
 
-    `of` are their digests. A broker confirms a message when it has it, and may lose it in a crash
-    before it has saved it; so a node repeats what is nowhere else (`REPEATED` in `codec`) until
-    the gateway itself has answered. It is not signed: who can forge it can just as well keep
-    a message from arriving.
+    `of` are their digests. A broker confirms a message before it has saved it, and may lose it in a
+    crash; so a node repeats what is stored nowhere else (`REPEATED` in `codec`) until the gateway
+    itself has answered. It is not signed: anyone who can forge it can also keep a message from
+    arriving.
 
     >>> Confirmed(of=("1d62f0d1b4bae4e386bb5354f902e65f",)).kind
     'confirmed'

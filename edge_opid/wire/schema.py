@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from types import NoneType
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
 from edge_opid.errors import WireError, shown
-from edge_opid.wire.ids import are_ids, check_id
+from edge_opid.wire.ids import as_ids, check_id
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.reader import Reader
 
@@ -148,7 +148,7 @@ class Identifier(Scalar):
         check_id(value, where)
 
     def all_fit(self, values: Collection[Any]) -> bool:
-        return are_ids(tuple(values))
+        return as_ids(tuple(values)) is not None
 
 
 @dataclass(frozen=True)
@@ -307,18 +307,6 @@ class Checked:
             check(value, where)
         self.check_together()
 
-    @classmethod
-    def unchecked(cls, *values: Any) -> Self:
-        """The record of these values, one for each field in order, all of which were checked.
-
-        For what is made of every reading: to check its parts once more would take longer than to
-        learn from it.
-        """
-        made = object.__new__(cls)
-        for put, value in zip(_SETTERS.get(cls) or _setters_of(cls), values, strict=True):
-            put(made, value)
-        return made
-
     def check_together(self) -> None:
         """Raise a WireError if the fields contradict each other."""
 
@@ -380,13 +368,13 @@ def _checks_of(record: type[Checked]) -> tuple[list[tuple[Check, str]], Values]:
     return _CHECKS.setdefault(record, (checks, values))
 
 
-_SETTERS: dict[type[Checked], list[Callable[[Any, Any], None]]] = {}
+def setters_of(record: type[Checked]) -> list[Callable[[Any, Any], None]]:
+    """How each field is set in a record that is frozen for everybody else.
 
-
-def _setters_of(record: type[Checked]) -> list[Callable[[Any, Any], None]]:
-    """How each field is set in a record that is frozen for everybody else."""
-    found = [getattr(record, name).__set__ for name in slots_of(record)]
-    return _SETTERS.setdefault(record, found)
+    For records of every reading, whose parts were checked: to do so once more would take longer
+    than to learn from it. A loop over the fields would, too, so those records have no such loop.
+    """
+    return [getattr(record, name).__set__ for name in slots_of(record)]
 
 
 def _field_for(hint: Any) -> Field:

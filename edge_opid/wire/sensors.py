@@ -74,7 +74,7 @@ class SensorRetired(Message):
 
 @dataclass(frozen=True, slots=True)
 class SensorSilent(Message):
-    """A node noticed that a sensor has said nothing for longer than its timeout."""
+    """A sensor has sent nothing for longer than its timeout."""
 
     kind: ClassVar[str] = "sensor-silent"
     sensor: Id
@@ -84,7 +84,7 @@ class SensorSilent(Message):
 
 @dataclass(frozen=True, slots=True)
 class SensorReturned(Message):
-    """A silent sensor speaks again, before anybody retired it."""
+    """A silent sensor reports again, before it was retired."""
 
     kind: ClassVar[str] = "sensor-returned"
     sensor: Id
@@ -93,7 +93,7 @@ class SensorReturned(Message):
 
 @dataclass(frozen=True, slots=True)
 class SensorRemeasured(Message):
-    """An operator wants a sensor's scale to be measured anew; it goes on as it is meanwhile."""
+    """An operator asks for a sensor's scale to be measured again; it stays in use meanwhile."""
 
     kind: ClassVar[str] = "sensor-remeasured"
     sensor: Id
@@ -102,7 +102,7 @@ class SensorRemeasured(Message):
 
 @dataclass(frozen=True, slots=True)
 class ScaleMeasured(Message):
-    """A node has measured a sensor's reference and scale anew, because the old ones proved wrong.
+    """A node has measured a sensor's reference and scale again, as the old ones proved wrong.
 
     The gateway decides: a node whose layout was ordered does not change it itself.
     """
@@ -122,10 +122,10 @@ class ScaleMeasured(Message):
 
 @dataclass(frozen=True, slots=True)
 class SensorDeployed(Message):
-    """A sensor joins. What the operator does not know is left to the gateway (None).
+    """A sensor joins. Whatever the operator leaves out (None), the gateway finds out.
 
     With `replaces` it takes over the column and the history of another sensor; at its
-    `end_of_life_ms` it is retired without another word.
+    `end_of_life_ms` it is retired automatically.
 
     >>> SensorDeployed("pm-9", role="pm25", at_ms=0, replaces="pm-9")
     Traceback (most recent call last):

@@ -7,11 +7,11 @@ so that no message can make a service publish or subscribe somewhere else.
 |---|---|---|
 | `reading/{source}` | sensor → node, and gateway while it measures a new sensor | |
 | `label` | anyone allowed → node | |
-| `label/now` | the same, a bare word: what is so now | |
+| `label/now` | the same, a bare word: the class that is true now | |
 | `ack/{source}` | node → sensor | |
-| `prediction` | node → world | by choice |
-| `asked` | node → world: instances it is unsure about | |
-| `status` | node → gateway, world | yes, and it is the last will |
+| `prediction` | node → anyone | optional |
+| `asked` | node → anyone: instances it is unsure of | |
+| `status` | node → gateway, anyone | yes, and it is the last will |
 | `event` | operator, node → gateway: sensors, introductions, examples | |
 | `summary` | node → gateway | |
 | `confirmed` | gateway → node: which events and summaries it has | |

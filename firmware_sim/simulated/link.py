@@ -114,7 +114,7 @@ class SimLink(UnthreadedLink):
             self._filters.pop(filter_, None)
             self._send(Subscribe(filter_, -1))
 
-    def poll(self, timeout_s: float = 0.0) -> Delivery | None:  # noqa: ARG002 - never waits
+    def poll(self, timeout_s: float | None = 0.0) -> Delivery | None:  # noqa: ARG002 - never waits
         """The next delivery, or None at once."""
         return self._inbox.popleft() if self._inbox else None
 

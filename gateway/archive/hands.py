@@ -25,7 +25,7 @@ class WorkerError(RefusedError, RuntimeError):
     """Workers died over a part again and again."""
 
     def __init__(self, part: Part, error: Exception) -> None:
-        sentence = f"{part!r} ended {DEATHS_MAX} workers: {error}; is there memory enough?"
+        sentence = f"{part!r} ended {DEATHS_MAX} workers: {error}; is there enough memory?"
         super().__init__("worker", sentence)
 
 

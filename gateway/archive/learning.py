@@ -86,11 +86,11 @@ class Checkpoint:
                 arrays = {name: saved[name] for name in saved.files}
         except (OSError, ValueError, KeyError) as error:
             where = shown_path(self._path)
-            raise CheckpointError(f"{where} is no checkpoint ({error}): delete it") from error
+            raise CheckpointError(f"{where} is not a checkpoint ({error}): delete it") from error
         if about["digest"] != self._digest:
             raise CheckpointError(
                 f"{shown_path(self._path)} is of another archive, mapping or group, or the archive "
-                "has changed since: delete it to begin anew"
+                "has changed since: delete it to start again"
             )
         epochs = [_revived(n, told, arrays) for n, told in enumerate(about["epochs"])]
         return Total(about["parts"], epochs)

@@ -7,7 +7,7 @@ from argparse import Namespace
 from gateway.cli.output import Terminal
 from gateway.setup.accounts import remove_account, renew_account
 
-RELOAD = "- tell the broker to read its files again: systemctl reload mosquitto (or SIGHUP)"
+RELOAD = "- reload the broker's files: systemctl reload mosquitto (or SIGHUP)"
 
 
 def renew(given: Namespace, screen: Terminal) -> int:
@@ -17,7 +17,7 @@ def renew(given: Namespace, screen: Terminal) -> int:
         [
             f"wrote {file}",
             "",
-            "what is left to do:",
+            "what remains to be done:",
             f"- put {file.name} where {given.name} reads it",
             RELOAD,
             f"- restart {given.name}",
@@ -29,6 +29,6 @@ def renew(given: Namespace, screen: Terminal) -> int:
 def remove(given: Namespace, screen: Terminal) -> int:
     """No password for one name and its sensors: nobody can log in by them any more."""
     gone = remove_account(given.folder, given.name)
-    screen.lines([*(f"{name} cannot log in any more" for name in gone)])
-    screen.lines(["", "what is left to do:", RELOAD])
+    screen.lines([*(f"{name} can no longer log in" for name in gone)])
+    screen.lines(["", "what remains to be done:", RELOAD])
     return 0

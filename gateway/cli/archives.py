@@ -81,19 +81,19 @@ def _learn(
     for reason, count in sorted(refused_counts(total).items()):
         screen.remark(f"{count} rows {WORDS[reason]}")
     if not records:
-        raise OperatorError("the archive has no reading that could be learned: nothing was changed")
+        raise OperatorError("the archive has no readings to learn from: nothing was changed")
     replaced = context.store.replace_archive(group.id, name, records)
     checkpoint.remove()
     screen.table(HEADINGS, map(_row, records))
     if replaced:
-        screen.remark(f"archive {name} was there already, and is replaced")
+        screen.remark(f"archive {name} existed already, and is replaced")
     return _tell(given, screen, context, group)
 
 
 WORDS = {
     "non-finite": "with an infinite value are left out",
     "empty": "without any value are left out",
-    "unknown-label": "with a label that is none of the group's classes count as unlabelled",
+    "unknown-label": "with a label that is not one of the group's classes count as unlabelled",
 }
 
 
@@ -108,7 +108,7 @@ def _tell(given: Namespace, screen: Terminal, context: CommandContext, group: Gr
         context.store.submit(site, node, RELEARN, time.time_ns() // 1_000_000)
     screen.lines([f"kept; {len(known)} nodes of group {group.id} get weights of it"])
     if not context.store.has_leader():
-        screen.remark("no gateway is running: it does so when it starts")
+        screen.remark("no gateway is running: this happens when one starts")
     return 0
 
 

@@ -42,9 +42,9 @@ def backup(given: Namespace, screen: Terminal) -> int:
         config, given.file, "pg_dump --format=custom --file={file} --dbname={url}"
     )
     if not source.is_file():
-        raise OperatorError(f"there is no {source} to copy: no gateway has run with it yet")
+        raise OperatorError(f"there is no {source} to back up: no gateway has used it yet")
     if os.path.lexists(given.file):
-        raise OperatorError(f"{given.file} is there already, and nothing is overwritten")
+        raise OperatorError(f"{given.file} already exists, and nothing is overwritten")
     with _unfinished(given.file) as copy:
         _copy(source, copy)
         copy.replace(given.file)
@@ -59,13 +59,13 @@ def backup(given: Namespace, screen: Terminal) -> int:
 
 
 def restore(given: Namespace, screen: Terminal) -> int:
-    """Put a copy in the place of the database; what was there is kept under another name."""
+    """Put a copy in the place of the database; the former one is kept under another name."""
     config = load_config(given.config, os.environ)
     command = "pg_restore --clean --if-exists --dbname={url} {file}"
     target = _sqlite_file(config, given.file, command)
     former = Path(f"{target}{FORMER}")
     if os.path.lexists(former):
-        raise OperatorError(f"{former} is there already, of another restore: move it away first")
+        raise OperatorError(f"{former} is there already, from another restore: move it away first")
     if not given.file.is_file():
         raise OperatorError(f"there is no {given.file} to restore")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def restore(given: Namespace, screen: Terminal) -> int:
                 each.replace(f"{former}{ending}")
         copy.replace(target)
     sync_folder(target.parent)
-    kept = [f"what was there is {former}"] if former.exists() else []
+    kept = [f"the former database is now {former}"] if former.exists() else []
     screen.lines([f"{target} is {given.file}: {nodes} nodes", *kept, "start the gateway"])
     return 0
 
@@ -136,7 +136,7 @@ def _refuse_another_kind(copy: Path, file: Path) -> None:
     with closing(sqlite3.connect(copy)) as connection:
         ours = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (TABLE,))
         if not ours.fetchone()[0]:
-            raise OperatorError(f"{file} is no database of a gateway")
+            raise OperatorError(f"{file} is not a gateway's database")
 
 
 @contextmanager

@@ -50,7 +50,9 @@ def address(url: str, credentials: Path | None, ca: Path | None) -> MqttOptions:
         shown = url.rpartition("@")[2]  # without a password, if there is one
         raise OperatorError(f"a broker must be mqtt://HOST[:PORT] or mqtts://…, got {shown!r}")
     if parts.username is not None:
-        raise OperatorError("a password on a command line is everybody's: use --credentials FILE")
+        raise OperatorError(
+            "a password on the command line can be read by everybody: use --credentials FILE"
+        )
     if parts.scheme == "mqtts" and ca is None:
         raise OperatorError(f"{url} needs --tls-ca FILE, the authority to trust")
     tls = None if parts.scheme == "mqtt" or ca is None else TlsFiles(ca)

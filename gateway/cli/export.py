@@ -57,7 +57,11 @@ def _pushed(context: CommandContext, change: ChangeRecord) -> FitRecord:
     """The fit whose weights nodes have."""
     fits = {fit.size: fit for fit in context.store.fits(change.id)}
     if change.pushed not in fits:
-        tried = f"it was fitted on {', '.join(map(str, fits))}" if fits else "it was not fitted yet"
+        tried = (
+            f"it was fitted on {', '.join(map(str, fits))}"
+            if fits
+            else "it has not been fitted yet"
+        )
         raise OperatorError(f"change {change.id} has pushed no weights: {tried}")
     return fits[change.pushed]
 

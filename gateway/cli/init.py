@@ -1,4 +1,4 @@
-"""`init`: the folder of a new fleet, or more nodes in one; then what is left to do."""
+"""`init`: the folder of a new fleet, or more nodes in one; then what remains to be done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START = "sudo systemctl daemon-reload && sudo systemctl enable --now opid-gatewa
 
 
 def init(given: Namespace, screen: Terminal) -> int:
-    """Make the folder of a new fleet, or add nodes to one; then say what is left to do."""
+    """Make the folder of a new fleet, or add nodes to one; then say what remains to be done."""
     plan = _plan(given)
     if given.add_nodes:
         written = add_nodes(given.folder, plan, os.environ)
@@ -32,7 +32,9 @@ def init(given: Namespace, screen: Terminal) -> int:
         written = initialise(given.folder, plan, given.beside)
     if _is_service(given.folder):
         written += _unit(given.folder.absolute(), given.user)
-    screen.lines([f"wrote {path}" for path in written] or ["nothing is missing, nothing written"])
+    screen.lines(
+        [f"wrote {path}" for path in written] or ["nothing is missing; nothing was written"]
+    )
     left = give_to_services(given.folder, given.user)
     if written:
         site = plan.site if plan.site_broker else None
@@ -41,7 +43,7 @@ def init(given: Namespace, screen: Terminal) -> int:
         unit = given.folder.absolute() / UNIT
         left.append(f"start it: sudo cp {unit} /etc/systemd/system/ && {START}")
     if left:
-        screen.lines(["", "what is left to do:"])
+        screen.lines(["", "what remains to be done:"])
         screen.lines(f"- {step}" for step in left)
     return 0
 

@@ -43,7 +43,7 @@ def new(given: Namespace, screen: Terminal) -> int:
         [
             f"wrote {following}",
             "",
-            "what is left to do:",
+            "what remains to be done:",
             f"- in every node.toml, under [gateway]: {both}; restart each node",
             f"- then: opid-gateway key use {given.config}, and restart the gateway",
         ]
@@ -67,11 +67,11 @@ def use(given: Namespace, screen: Terminal) -> int:
         [
             f"{path} is the new key, {old} the former one",
             "",
-            "what is left to do:",
-            "- restart the gateway: it signs every order anew",
-            "- when `node list` shows every order reported, delete the former key and take it out "
-            "of every node.toml",
-            f"- keep a copy of {path} where nobody else gets at it",
+            "what remains to be done:",
+            "- restart the gateway: it signs every order again",
+            "- when `node list` shows every order reported, delete the former key and remove it "
+            "from every node.toml",
+            f"- keep a copy of {path} where nobody else can read it",
         ]
     )
     return 0

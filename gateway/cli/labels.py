@@ -21,6 +21,7 @@ from gateway.cli.output import Terminal
 from gateway.cli.wait import DONE, Deadline, submit
 from gateway.registry import NodeKey
 from gateway.registry.fleet import Fleet
+from gateway.store.commands import SETTLED_KEPT
 
 COLUMNS = ("node", "label", "time", "from", "until")
 LINES_MAX = 100_000  # each is a row of the database
@@ -57,7 +58,7 @@ def _check_columns(path: Path, names: object) -> None:
     unknown = [name for name in given if name not in COLUMNS]
     if unknown or not {"node", "label"} <= set(given) or not {"time", "from"} & set(given):
         raise OperatorError(
-            f"{path} must begin with a line of names: node, label, and time, or from and until; "
+            f"{path} must begin with a header: node, label, and time, or from and until; "
             f"got {', '.join(map(str, given)) or 'nothing'}"
         )
 
@@ -74,7 +75,7 @@ def _label(
         classes = group.classes if group is not None else ()
         if said["label"] not in classes:
             known = ", ".join(classes) or "none: it is in no group"
-            raise OperatorError(f"{said['label']!r} is no class of {'/'.join(key)} ({known})")
+            raise OperatorError(f"{said['label']!r} is not a class of {'/'.join(key)} ({known})")
         times = [
             typed_millis(said.get(name), name, time.time) for name in ("time", "from", "until")
         ]
@@ -88,19 +89,27 @@ def _label(
 def _wait(context: CommandContext, screen: Terminal, numbers: list[int], deadline: Deadline) -> int:
     """Until the gateway has sent or refused each of them."""
     refused: dict[str, int] = {}
+    forgotten = 0
     waiting = list(numbers)
     while waiting:
         for number in list(waiting):
             command = context.store.command(number)
-            outcome = DONE if command is None else command.outcome
-            if outcome:
+            if command is None or command.outcome:
                 waiting.remove(number)
-            if outcome not in ("", DONE):
-                refused[outcome] = refused.get(outcome, 0) + 1
+            if command is None:
+                forgotten += 1
+            elif command.outcome not in ("", DONE):
+                refused[command.outcome] = refused.get(command.outcome, 0) + 1
         if waiting and not deadline.pause():
-            screen.remark(f"{len(waiting)} labels are not sent yet after {deadline.seconds:g} s")
+            screen.remark(f"{len(waiting)} labels have not been sent after {deadline.seconds:g} s")
             return 3
     for why, count in refused.items():
         screen.remark(f"{count} refused: {why}")
-    screen.lines([f"sent: {len(numbers) - sum(refused.values())} of {len(numbers)}"])
+    if forgotten:
+        screen.remark(
+            f"{forgotten} sent or refused, which of the two is forgotten: the gateway remembers "
+            f"its last {SETTLED_KEPT} commands, and its log says what it refused"
+        )
+    sent = len(numbers) - sum(refused.values()) - forgotten
+    screen.lines([f"sent: {sent} of {len(numbers)}"])
     return 2 if refused else 0

@@ -23,7 +23,7 @@ def members(given: Namespace, screen: Terminal) -> int:
     if given.json:
         screen.json(facts)
     else:
-        screen.table(HEADINGS, map(_row, facts["members"]))
+        screen.table(HEADINGS, map(row_of, facts["members"]))
         if facts["unserved"]:
             screen.remark(f"served by nobody: {names(facts['unserved'])}")
     return 1 if facts["unserved"] else 0
@@ -63,6 +63,7 @@ def heartbeat_words(facts: Facts) -> str:
     return "" if silent_ms is None else f"{silent_ms / 1000:.1f} s ago"
 
 
-def _row(facts: Facts) -> tuple[str, ...]:
-    sites = names(facts["sites"]) if facts["sites"] else "none: it stands by"
+def row_of(facts: Facts) -> tuple[str, ...]:
+    """A gateway's line of the table."""
+    sites = names(facts["sites"]) if facts["sites"] else "none: on standby"
     return facts["process"], moment(facts["since_ms"]), heartbeat_words(facts), sites

@@ -216,10 +216,12 @@ def forget(given: Namespace, screen: Terminal) -> int:
         rehearse_open(context, fleet)
         key = find_node(fleet, given.node)
         if key not in fleet.nodes:
-            raise OperatorError(f"nothing is known of node {'/'.join(key)}: nothing can go")
+            raise OperatorError(
+                f"nothing is known about node {'/'.join(key)}: there is nothing to delete"
+            )
         screen.lines(_what_goes(context, fleet, key))
         if not given.yes:
-            raise OperatorError("nothing was changed: say --yes to have it forgotten")
+            raise OperatorError("nothing was changed: add --yes to forget it")
         number, served = submit(context, screen, key, FORGET, now_ms())
         if not served:
             return 0
@@ -233,9 +235,9 @@ def _what_goes(context: CommandContext, fleet: Fleet, key: NodeKey) -> Iterator[
     """Line by line."""
     where, counted = "/".join(key), context.store.row_counts(key)
     what = ", ".join(f"{counted[t]} {words[counted[t] != 1]}" for t, words in WORDS.items())
-    yield f"{where}: {what} go"
+    yield f"{where}: {what} will be deleted"
     yield f"{where}: its sensors are {listed(sorted(fleet.sensors[key]))}"
-    yield f"{where}: changes it was in, and their fits, stay: they are its group's"
+    yield f"{where}: the changes it took part in, and their fits, stay with its group"
     group = fleet.group_of(key)
     if group is not None:
-        yield f"{where}: group {group.id} still expects it: it may introduce itself again"
+        yield f"{where}: group {group.id} still lists it: it may introduce itself again"

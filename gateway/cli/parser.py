@@ -40,7 +40,7 @@ def parser() -> ArgumentParser:
     """The whole command line."""
     whole = ArgumentParser(
         prog=PROGRAM,
-        description="Look after a fleet of nodes: fit new sensors, send signed weights.",
+        description="Manage a fleet of nodes: fit new sensors, send signed weights.",
     )
     add_version(whole)
     verbs = whole.add_subparsers(required=True, metavar="VERB")
@@ -52,7 +52,7 @@ def parser() -> ArgumentParser:
     _sensor_deploy(sensor)
     _nodes(_noun(verbs, "node", "list, show and forget nodes"))
     _changes(_noun(verbs, "change", "list changes of sensors, and show one: fits, scores, nodes"))
-    _labels(_noun(verbs, "label", "import labels that were written down elsewhere"))
+    _labels(_noun(verbs, "label", "import labels from a file"))
     _broker(_noun(verbs, "broker", "check whether a broker has what is needed"))
     _export(verbs)
     _archives(verbs)
@@ -72,18 +72,21 @@ def _verb(verbs: Verbs, name: str, does: Callable[..., int], words: str) -> Argu
 
 
 def _labels(verbs: Verbs) -> None:
-    words = "send the labels of a file to their nodes: node, label, and time or from and until"
+    words = "send the labels in a CSV file to their nodes"
     each = _verb(verbs, "import", labels.import_labels, words)
     each.add_argument(
-        "file", type=Path, metavar="FILE.csv", help="node, label, and time or from and until"
+        "file",
+        type=Path,
+        metavar="FILE.csv",
+        help="columns: node, label, and time (or from and until)",
     )
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
-    words = "wait at most this long until each has been sent; 0: do not wait"
+    words = "how long to wait until all are sent; 0: do not wait"
     each.add_argument("--wait-s", type=float, default=WAIT_S, metavar="SECONDS", help=words)
 
 
 def _broker(verbs: Verbs) -> None:
-    words = "try what gateways and nodes need on a broker, or on all addresses of a cluster"
+    words = "test whether a broker, or every address of a cluster, has what is needed"
     each = _verb(verbs, "check", broker.check_broker, words)
     each.add_argument(
         "url", nargs="+", metavar="URL", help="mqtt://HOST[:PORT], mqtts://HOST[:PORT]"
@@ -92,13 +95,13 @@ def _broker(verbs: Verbs) -> None:
     each.add_argument("--credentials", type=Path, metavar="FILE", help=words)
     words = "the certificate of the authority, for mqtts"
     each.add_argument("--tls-ca", type=Path, metavar="FILE", help=words)
-    words = "a command that restarts the broker; without it, restarts are not tried"
+    words = "a command that restarts the broker; without it, restarts are not tested"
     each.add_argument("--restart", metavar="COMMAND", help=words)
-    words = "begin all topics with this; the user must be allowed to read and write them"
+    words = "start all topics with this; the user must be able to read and write them"
     each.add_argument("--prefix", default="opid-check", metavar="TOPIC", help=words)
     words = "the longest to wait for one message (default 10)"
     each.add_argument("--wait-s", type=_seconds, default=10.0, metavar="S", help=words)
-    each.add_argument("--json", action="store_true", help="for machines")
+    each.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 # --- run, check, init -----------------------------------------------------------------------------
@@ -114,16 +117,16 @@ def _gateway(verbs: Verbs) -> None:
             "config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE
         )
         if name == "run":
-            each.add_argument("--web", action="store_true", help="serve the web pages, too")
+            each.add_argument("--web", action="store_true", help="also serve the web pages")
     _web(verbs)
-    words = "show whether a gateway is running, and how the fleet is"
+    words = "show whether a gateway is running, and how the fleet is doing"
     each = _verb(verbs, "status", status.status, words)
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
-    each.add_argument("--json", action="store_true", help="for machines")
-    words = "show which gateways share the sites, and which serves which"
+    each.add_argument("--json", action="store_true", help="print JSON, for programs")
+    words = "show which gateway serves which sites"
     each = _verb(verbs, "members", members.members, words)
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG")
-    each.add_argument("--json", action="store_true", help="for machines")
+    each.add_argument("--json", action="store_true", help="print JSON, for programs")
     _init(_verb(verbs, "init", init.init, "create the keys, passwords and files of a new fleet"))
 
 
@@ -132,24 +135,24 @@ def _web(verbs: Verbs) -> None:
         verbs, "web", web.web, "serve the web pages: give labels, look at the fleet, operate it"
     )
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
-    each.add_argument("--port", type=_number, help="instead of web.port")
+    each.add_argument("--port", type=_number, help="the port to use instead of web.port")
     each.add_argument("--until-eof", action="store_true", help=SUPPRESS)
-    words = "print a link to the pages that works once"
+    words = "print a link to the web pages that works once"
     each = _verb(verbs, "web-link", web.web_link, words)
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
-    each.add_argument("--node", metavar="SITE/NODE", help="for this node alone")
+    each.add_argument("--node", metavar="SITE/NODE", help="for this node only")
     each.add_argument("--operate", action="store_true", help="allow everything, not only labels")
     each.add_argument(
         "--metrics", action="store_true", help="print the bearer token for Prometheus instead"
     )
-    words = "the link's scheme: https behind a proxy that has a certificate"
+    words = "https if the pages are behind a proxy with a certificate"
     each.add_argument("--scheme", choices=("http", "https"), default="http", help=words)
 
 
 def _init(each: ArgumentParser) -> None:
-    each.add_argument("folder", type=Path, metavar="FOLDER", help="where everything is written")
+    each.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to create")
     each.add_argument("--site", help="the site; needed for a new group")
-    each.add_argument("--group", required=True, help="nodes with the same task")
+    each.add_argument("--group", required=True, help="the group: nodes with the same task")
     for name, several, words in (
         ("class", "classes", "a class that nodes tell apart"),
         ("node", "nodes", "the id of a node"),
@@ -168,19 +171,22 @@ def _init(each: ArgumentParser) -> None:
             metavar=name.upper(),
             help=f"{words}; repeat for each",
         )
-    words = "nodes announce themselves to Home Assistant, which gets an account"
+    words = "announce nodes to Home Assistant, and create an account for it"
     each.add_argument("--homeassistant", action="store_true", help=words)
-    each.add_argument("--broker-host", help="127.0.0.1, or what the folder says already")
-    each.add_argument("--broker-port", type=int, help="1883, or what the folder says already")
-    words = "the mosquitto.conf of a broker that others use: write one that serves us, too"
+    each.add_argument("--broker-host", help="default: 127.0.0.1, or as in the folder")
+    each.add_argument("--broker-port", type=int, help="default: 1883, or as in the folder")
+    words = "the mosquitto.conf of a shared broker: write one that also serves this fleet"
     each.add_argument("--beside", type=Path, metavar="FILE", help=words)
-    words = "the site has a broker of its own there, bridged to the central one: docs/brokers.md"
+    words = "the site's own broker, bridged to the central one: see docs/brokers.md"
     each.add_argument("--site-broker", metavar="HOST[:PORT]", help=words)
-    words = "gateway.sqlite in the folder; of a folder below /etc, the one in /var/lib/opid-gateway"
+    words = (
+        "default: gateway.sqlite in the folder, or in /var/lib/opid-gateway if the folder is "
+        "below /etc"
+    )
     each.add_argument("--database", metavar="URL", help=words)
-    words = "the user the gateway runs as, who gets the keys (default opid-gateway)"
+    words = "the user the gateway runs as, who owns the keys (default opid-gateway)"
     each.add_argument("--user", default="opid-gateway", help=words)
-    each.add_argument("--add-nodes", action="store_true", help="add to a folder that init has made")
+    each.add_argument("--add-nodes", action="store_true", help="add to a folder created by init")
 
 
 # --- sensor ---------------------------------------------------------------------------------------
@@ -188,11 +194,11 @@ def _init(each: ArgumentParser) -> None:
 
 def _sensor_list(verbs: Verbs) -> None:
     each = _listing(verbs, "list", nodes.list_sensors, "list every sensor and its state")
-    each.add_argument("--node", metavar="SITE/NODE", help="only of this node")
+    each.add_argument("--node", metavar="SITE/NODE", help="only this node's sensors")
 
 
 def _sensor_retire(verbs: Verbs) -> None:
-    each = _verb(verbs, "retire", sensors.retire, "take a sensor out for good")
+    each = _verb(verbs, "retire", sensors.retire, "remove a sensor for good")
     _which_sensor(each)
     each.add_argument("--reason", required=True, metavar="TEXT", help="one line, for the record")
     _wait(each)
@@ -208,7 +214,7 @@ def _sensor_remeasure(verbs: Verbs) -> None:
 def _sensor_deploy(verbs: Verbs) -> None:
     each = _verb(verbs, "deploy", sensors.deploy, "add a sensor, or replace one")
     _which_sensor(each)
-    each.add_argument("--role", required=True, help="what it measures: the name of its column")
+    each.add_argument("--role", required=True, help="what it measures; also the name of its column")
     known = each.add_argument_group(
         "what is known of it", "Without reference and scale its first readings decide both."
     )
@@ -221,24 +227,27 @@ def _sensor_deploy(verbs: Verbs) -> None:
         help="where its curve may bend, in scales from the reference",
     )
     known.add_argument("--unit")
-    silent = "it counts as silent after this long (default: as it usually speaks)"
+    silent = "it counts as silent after this long (default: learned from how often it reports)"
     known.add_argument("--timeout-s", type=float, help=silent)
-    known.add_argument("--replaces", metavar="SENSOR", help="take over the column of this one")
+    known.add_argument("--replaces", metavar="SENSOR", help="take over this sensor's column")
     known.add_argument(
-        "--end-of-life", type=_date, metavar="DATE", help="when it will be retired: 2027-03-01"
+        "--end-of-life",
+        type=_date,
+        metavar="DATE",
+        help="when it will be retired, such as 2027-03-01",
     )
     _wait(each)
 
 
 def _which_sensor(each: ArgumentParser) -> None:
     each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
-    each.add_argument("node", metavar="SITE/NODE", help="NODE will do if no other site has it")
+    each.add_argument("node", metavar="SITE/NODE", help="or just NODE, if no other site has it")
     each.add_argument("sensor", metavar="SENSOR", help="the sensor's id")
 
 
 def _wait(each: ArgumentParser) -> None:
     each.add_argument(
-        "--wait", action="store_true", help="wait until every node concerned has reported"
+        "--wait", action="store_true", help="wait until every affected node has reported"
     )
     _wait_s(each)
 
@@ -254,17 +263,17 @@ def _wait_s(each: ArgumentParser) -> None:
 def _listing(verbs: Verbs, name: str, does: Callable[..., int], words: str) -> ArgumentParser:
     each = _verb(verbs, name, does, words)
     each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
-    each.add_argument("--json", action="store_true", help="for machines")
+    each.add_argument("--json", action="store_true", help="print JSON, for programs")
     return each
 
 
 def _nodes(verbs: Verbs) -> None:
     _listing(verbs, "list", nodes.list_nodes, "list every node, and what it last reported")
-    show = _listing(verbs, "show", nodes.show_node, "show all that is known of one node")
+    show = _listing(verbs, "show", nodes.show_node, "show everything known about a node")
     show.add_argument("node", metavar="SITE/NODE")
-    gone = _verb(verbs, "forget", nodes.forget, "delete all that is known of one node")
+    gone = _verb(verbs, "forget", nodes.forget, "delete everything known about a node")
     gone.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
-    gone.add_argument("node", metavar="SITE/NODE", help="NODE will do if no other site has it")
+    gone.add_argument("node", metavar="SITE/NODE", help="or just NODE, if no other site has it")
     gone.add_argument(
         "--yes", action="store_true", help="do it; without this, only print what would be deleted"
     )
@@ -290,7 +299,7 @@ def _export(verbs: Verbs) -> None:
     )
     each.add_argument("--out", type=Path, required=True, metavar="FILE")
     each.add_argument("--format", choices=("npz", "tflite"), default="npz")
-    words = "of a .tflite file; int8 is a quarter of the bytes"
+    words = "for a .tflite file; int8 takes a quarter of the space"
     each.add_argument("--weights", choices=("float32", "int8"), default="float32", help=words)
 
 
@@ -304,17 +313,17 @@ def _archives(verbs: Verbs) -> None:
     each.add_argument("group", metavar="GROUP")
     words = "Parquet files or folders, s3://…, postgresql://…, or home-assistant_v2.db"
     each.add_argument("source", nargs="+", metavar="SOURCE", help=words)
-    each.add_argument("--name", default="archive", help="under which it is kept (default archive)")
+    each.add_argument("--name", default="archive", help="a name for the archive (default archive)")
     _what_is_what(each.add_argument_group("what is what in it"))
     where = each.add_argument_group("how it is learned")
     words = "worker processes (default: one for each core of this machine)"
     where.add_argument("--workers", type=_number, metavar="N", help=words)
-    words = "on a Dask cluster whose workers reach the archive by the same address"
+    words = "use a Dask cluster whose workers reach the archive at the same address"
     where.add_argument("--dask", metavar="tcp://HOST:PORT", help=words)
-    words = "the folder of the checkpoint, from which a run that was killed goes on"
+    words = "where to keep the checkpoint from which an interrupted run resumes"
     where.add_argument("--checkpoint", type=Path, metavar="FOLDER", help=words)
-    where.add_argument("--dry-run", action="store_true", help="only say what would be learned")
-    words = "do not send weights of it to nodes: the next change uses it"
+    where.add_argument("--dry-run", action="store_true", help="only print what would be learned")
+    words = "send no weights to nodes now; the next change uses the archive"
     where.add_argument("--store-only", action="store_true", help=words)
     noun = _noun(verbs, "archive", "list and forget the archives a group has learned from")
     _listing(noun, "list", archives.list_archives, "list every archive, its nodes and sensors")
@@ -325,7 +334,7 @@ def _archives(verbs: Verbs) -> None:
 
 
 def _what_is_what(what: Any) -> None:
-    words = "a TOML file that says all this: docs/archive.md"
+    words = "a TOML file with all of this: see docs/archive.md"
     what.add_argument("--mapping", type=Path, metavar="FILE.toml", help=words)
     for name, kind, words in (
         ("columns", "COLUMN=ROLE", "a column, or an entity of Home Assistant, and its role"),
@@ -340,11 +349,15 @@ def _what_is_what(what: Any) -> None:
             metavar=kind,
             help=words,
         )
-    what.add_argument("--label", metavar="COLUMN", help="the classes' names")
-    what.add_argument("--node", metavar="COLUMN", help="which node a row is of")
-    what.add_argument("--time", metavar="COLUMN", help="when; seconds since 1970, or a timestamp")
-    what.add_argument("--table", metavar="TABLE", help="of a database")
-    words = "of a recorder: an instance of what held then, each so many seconds (default 60)"
+    what.add_argument("--label", metavar="COLUMN", help="the column with the classes")
+    what.add_argument("--node", metavar="COLUMN", help="the column with the node")
+    what.add_argument(
+        "--time",
+        metavar="COLUMN",
+        help="the column with the time: a timestamp, or seconds since 1970",
+    )
+    what.add_argument("--table", metavar="TABLE", help="the table, in a database")
+    words = "for Home Assistant: seconds between two instances (default 60)"
     what.add_argument("--every-s", type=_seconds, metavar="S", help=words)
     for name in ("since", "until"):
         words = f"only rows {'from' if name == 'since' else 'before'} this moment"
@@ -357,9 +370,9 @@ def _what_is_what(what: Any) -> None:
 def _upkeep(verbs: Verbs) -> None:
     key = _noun(verbs, "key", "show, make and use signing keys")
     for name, does, words in (
-        ("show", keys.show, "show the public key that nodes know the gateway by"),
-        ("new", keys.new, "make the next key, for nodes to learn; the old one stays in use"),
-        ("use", keys.use, "sign with the next key, from the next start on"),
+        ("show", keys.show, "show the public key that nodes must trust"),
+        ("new", keys.new, "create the next key; the current one stays in use"),
+        ("use", keys.use, "sign with the next key, once the gateway is restarted"),
     ):
         _verb(key, name, does, words).add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     account = _noun(verbs, "account", "renew and remove accounts at the broker")
@@ -368,13 +381,11 @@ def _upkeep(verbs: Verbs) -> None:
         ("remove", accounts.remove, "remove an account and those of its sensors"),
     ):
         each = _verb(account, name, does, words)
-        each.add_argument(
-            "folder", type=Path, metavar="FOLDER", help="the folder that init has made"
-        )
+        each.add_argument("folder", type=Path, metavar="FOLDER", help="the folder created by init")
         each.add_argument("name", metavar="NAME", help="gateway, operator, SITE.NODE[.SOURCE]")
     for name, does, words in (
         ("backup", backup.backup, "copy the database to a file, while the gateway runs"),
-        ("restore", backup.restore, "restore the database from such a file"),
+        ("restore", backup.restore, "restore the database from a backup"),
     ):
         each = _verb(verbs, name, does, words)
         each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)

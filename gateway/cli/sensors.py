@@ -104,7 +104,7 @@ def _served_node(fleet: Fleet, text: str) -> NodeKey:
     key = find_node(fleet, text)
     if fleet.group_of(key) is None:
         raise OperatorError(
-            f"node {'/'.join(key)} is in no group of the configuration any more: add it to one, "
+            f"node {'/'.join(key)} is no longer in any group of the configuration: add it to one, "
             "and restart the gateway"
         )
     return key
@@ -140,13 +140,13 @@ def rehearse(fleet: Fleet, key: NodeKey, event: Event, policy: Policy) -> Iterat
         yield f"{where}: {waits}, or as soon as {sensor.replaces} is silent or retired"
     if sensor.state == SensorState.REMEASURING:
         yield (
-            f"{where}: {sensor.id} is measured anew, for {readings} readings or until it has "
+            f"{where}: {sensor.id} is measured again, for {readings} readings or until it has "
             f"moved; its scale is {sensor.scale:g} about {sensor.reference:g} until then"
         )
     for role in sorted(before.keys() - after.keys()):
-        yield f"{where}: column {_column(before[role])} goes, with sensor {before[role].id}"
+        yield f"{where}: column {_column(before[role])} is removed, with sensor {before[role].id}"
     for role in sorted(after.keys() - before.keys()):
-        yield f"{where}: column {_column(after[role])} comes, with sensor {after[role].id}"
+        yield f"{where}: column {_column(after[role])} is added, with sensor {after[role].id}"
     for role in sorted(before.keys() & after.keys()):
         old, new = before[role].id, after[role].id
         if old != new:
@@ -164,7 +164,7 @@ def _too_early(fleet: Fleet, key: NodeKey, event: Event, policy: Policy) -> str:
     if not waits:
         return ""
     then = "at once" if heir.is_known else "when it has been measured"
-    return f"{waits}; with {event.sensor} retired now it takes over {then}, and knows less"
+    return f"{waits}; with {event.sensor} retired now, it takes over {then}, with less knowledge"
 
 
 def _column(sensor: SensorDescription) -> str:

@@ -109,7 +109,7 @@ def _told(facts: Facts) -> Iterator[str]:
     if facts["running"]:
         yield f"running: {facts['holder']}, since {moment(facts['since_ms'])}"
     else:
-        yield f"not running: nobody serves {facts['database']}"
+        yield f"not running: no gateway serves {facts['database']}"
     own, now_s = facts["own"] or {}, time.time()
     if not own.get("connected", True):
         yield f"  {heading(own, 0.0, now_s)}"
@@ -123,7 +123,7 @@ def _told(facts: Facts) -> Iterator[str]:
     yield f"  sensors: {names(sensors)}"
     yield f"  open changes: {names(map(str, facts['open_changes']))}"
     yield f"  orders that nodes have not reported: {facts['unreported_orders']}"
-    yield f"  commands that wait for a gateway: {facts['open_commands']}"
-    yield f"  last heard of a node: {moment(facts['heard_ms'])}"
+    yield f"  commands waiting for a gateway: {facts['open_commands']}"
+    yield f"  last message from a node: {moment(facts['heard_ms'])}"
     yield from (f"  doubted: {each}" for each in facts["doubts"])
     yield from noted_lines(own.get("noted", {}), now_s)

@@ -82,7 +82,7 @@ def wave_after(fleet: Fleet, key: NodeKey, sensor: str) -> AwaitedWave:
             why = f"hears {sensor} beside {record.replaces}, which takes their next readings"
         return AwaitedWave(1, {key: why})
     if unsettled(fleet, key):
-        return AwaitedWave(1, {key: "is about to get another layout"})
+        return AwaitedWave(1, {key: "is about to get a new layout"})
     change = fleet.layouts[key].change
     return wave_of(fleet, fleet.members(change) if change else [key])
 

@@ -61,5 +61,5 @@ def web_link(given: Namespace, screen: Terminal) -> int:
 
 def _keys(config: GatewayConfig) -> Keys:
     if config.web.token is None:
-        raise OperatorError("web.token names no file: links are made from the secret in it")
+        raise OperatorError("web.token is missing: links are made from the secret in that file")
     return Keys(read_secret(config.web.token, "web token"))

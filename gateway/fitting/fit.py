@@ -143,7 +143,7 @@ def _without_contradicting(job: FitJob, group: GroupKnowledge) -> FitJob:
     """The job without the instances of nodes whose labels contradict the group; it names them."""
     nodes = [each.owner for each in job.examples[: job.size]]
     gone = vanished(group.members, job.change)
-    found = pool(group.members, group.survivors, len(job.classes), gone)
+    found = pool(group.members, group.survivors, len(job.classes), gone, group.faults)
     if len(set(nodes)) < 2 or not found.known.readings:
         return job
     X, y = batch_columns(job)
@@ -167,7 +167,7 @@ def _views(job: FitJob, group: GroupKnowledge, X: Floats, y: NDArray[np.int64]) 
     gone = () if brief else vanished(group.members, job.change)
     views = []
     for survivors, needed in wanted:
-        found = pool(group.members, survivors, len(job.classes), gone)
+        found = pool(group.members, survivors, len(job.classes), gone, group.faults)
         if found.known.readings >= needed:
             made = _continued(job, found, X, y) if brief else _view(job, found, survivors, X, y)
             views.append(made)
@@ -230,7 +230,7 @@ def continued(
     nodes = len({(each.site, each.node) for each in job.examples[: job.size]})
     why = (
         f"{CONTINUED}: {len(y)} instances of {nodes} nodes are too few moments to choose by; "
-        f"what was known before is right in {100 * hits.mean():.1f} % of them."
+        f"the former weights are right in {100 * hits.mean():.1f} % of them."
     )
     model = replace(z_alone(classes, new=0), name=CONTINUED)
     return W, BestModel(model, (), why, hits)

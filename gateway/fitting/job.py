@@ -17,7 +17,7 @@ from edge_opid.layout.layout import BIAS
 from edge_opid.learner import Summary as Statistics
 from edge_opid.node.orders import layout_of
 from edge_opid.wire import SensorDescription, SummaryMessage, WireError, decode
-from gateway.fitting.pooling import Member
+from gateway.fitting.pooling import Member, fault_of
 from gateway.registry import (
     ChangeRecord,
     ExampleRecord,
@@ -27,7 +27,7 @@ from gateway.registry import (
     SummaryRecord,
 )
 from gateway.registry.archives import ArchiveRecord
-from gateway.registry.columns import column_names, layout_in, role_of
+from gateway.registry.columns import column_names, columns_of, layout_in, role_of
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +67,8 @@ class GroupKnowledge:
     survivors: tuple[str, ...]
     members: list[Member] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    """Of every member why its summary cannot be right, or nothing: judged once for all pools."""
 
 
 def group_knowledge(job: FitJob) -> GroupKnowledge:
@@ -84,9 +86,9 @@ def group_knowledge(job: FitJob) -> GroupKnowledge:
     survivors = max(shares, key=lambda share: (len(share[0]), share[1]), default=((BIAS,), 0))[0]
     found = GroupKnowledge(survivors, refused=refused)
     for member in everything:
-        fits = set(survivors) <= set(member.roles)
-        if fits and member.node not in {each.node for each in found.members}:
+        if member.node not in found.faults and set(survivors) <= set(member.roles):
             found.members.append(member)
+            found.faults[member.node] = fault_of(member, len(job.classes))
     return found
 
 
@@ -119,15 +121,15 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
     layout = job.layouts.get((record.site, record.node, record.layout_version))
     if layout is None:
         raise WireError("layout", f"nobody remembers layout {record.layout_version} of {name}")
-    mine = layout_in(layout, summary.sensors)
     statistics, everything = _sums_of(summary)
     today = _on_scales_of(layout, job.newest.get((record.site, record.node), layout))
     if today is not layout:
         target = layout_in(today, summary.sensors)
-        move, classes = target.move_from(mine), statistics.moments.shape[1]
-        statistics, mine = statistics.mapped(move.columns, range(classes), classes), target
+        move = target.move_from(layout_in(layout, summary.sensors))
+        classes = statistics.moments.shape[1]
+        statistics = statistics.mapped(move.columns, range(classes), classes)
         everything = everything and everything.mapped(move.columns, (), 0)
-    return Member(name, column_names(mine), statistics, layout.gate, everything)
+    return Member(name, columns_of(today, summary.sensors), statistics, layout.gate, everything)
 
 
 def _sums_of(summary: SummaryMessage) -> tuple[Statistics, Statistics | None]:

@@ -129,9 +129,15 @@ class Pool:
 
 
 def pool(
-    members: Iterable[Member], survivors: Sequence[str], classes: int, vanishing: Sequence[str] = ()
+    members: Iterable[Member],
+    survivors: Sequence[str],
+    classes: int,
+    vanishing: Sequence[str] = (),
+    faults: Mapping[str, str] | None = None,
 ) -> Pool:
     """Add up the summaries of all members that have these roles.
+
+    `faults` by node, where somebody has judged all members before.
 
     >>> from edge_opid import GramLearner
     >>> def taught(values, y):
@@ -159,7 +165,7 @@ def pool(
     for member in members:
         archives |= {member.node} if member.archive else set()
         missing = tuple(role for role in roles if role not in member.roles)
-        fault = fault_of(member, classes)
+        fault = fault_of(member, classes) if faults is None else faults[member.node]
         if member.node in known or member.node in refused:
             raise MismatchError(f"node {member.node!r} came twice: pool one summary a node")
         if fault:
@@ -284,14 +290,14 @@ def _fault_of_sums(summary: Summary, width: int, classes: int, largest: float) -
     if summary.moments.shape[1] != classes:
         return f"the group has {classes} classes, the summary {summary.moments.shape[1]}"
     if not (np.isfinite(summary.gram).all() and np.isfinite(summary.moments).all()):
-        return "its numbers must be finite, and are not"
-    x = max(1.0, largest)
-    return _too_large(summary, x) or _indefinite(summary) or _unequal(summary, x)
+        return "its numbers must be finite, but are not"
+    x, gram = max(1.0, largest), summary.statistics().gram
+    return _too_large(summary, gram, x) or _indefinite(gram) or _unequal(summary, gram, x)
 
 
-def _too_large(summary: Summary, x: float) -> str:
+def _too_large(summary: Summary, gram: Matrix, x: float) -> str:
     """One absurd summary would outweigh the whole group, and weights beyond a node's limit."""
-    gram, most = summary.statistics().gram, min(summary.readings, EVIDENCE_MAX)
+    most = min(summary.readings, EVIDENCE_MAX)
     for what, got, bound in (
         ("evidence", summary.evidence, most),
         ("sum of squares", float(gram.diagonal().max()), most * x * x),
@@ -302,10 +308,9 @@ def _too_large(summary: Summary, x: float) -> str:
     return ""
 
 
-def _unequal(summary: Summary, x: float) -> str:
+def _unequal(summary: Summary, gram: Matrix, x: float) -> str:
     """|Σxy|² ≤ Σx²·Σy², whatever the readings: moments without squares would weigh too much."""
-    gram, most = summary.statistics().gram, summary.evidence
-    squares = np.maximum(gram.diagonal(), 0)
+    squares, most = np.maximum(gram.diagonal(), 0), summary.evidence
     bounds = ROOM * np.sqrt(squares * most) + (ROOM - 1) * most
     over = np.abs(summary.moments).max(1, initial=0) > bounds
     if float(squares.max()) > ROOM * most * x * x or over.any():
@@ -313,9 +318,10 @@ def _unequal(summary: Summary, x: float) -> str:
     return ""
 
 
-def _indefinite(summary: Summary) -> str:
-    gram = summary.statistics().gram
+def _indefinite(gram: Matrix) -> str:
     lowest, floor = float(np.linalg.eigvalsh(gram)[0]), -ROUNDING * max(0.0, float(np.trace(gram)))
     if lowest < floor:
-        return f"its Gram matrix is no sum of squares: eigenvalue {lowest:.3g}, below {floor:.3g}"
+        return (
+            f"its Gram matrix is not a sum of squares: eigenvalue {lowest:.3g}, below {floor:.3g}"
+        )
     return ""

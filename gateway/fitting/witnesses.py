@@ -35,7 +35,7 @@ def contradicting(
     >>> nodes = [("farm", node) for node in ("a", "b", "liar") for _ in range(20)]
     >>> hits = np.array([node != "liar" for _, node in nodes])
     >>> contradicting(hits, y, nodes)[("farm", "liar")]
-    'its labels contradict the group: 0 of 20 as known before, and 20 were to be expected'
+    'its labels contradict the group: 0 of 20 agree with the former weights, and 20 were expected'
     """
     brought: defaultdict[NodeKey, list[int]] = defaultdict(list)
     for place, node in enumerate(nodes):
@@ -50,8 +50,9 @@ def contradicting(
         doubt = DOUBT * math.sqrt(sum(share * (1 - share) for share in shares))
         if got < CREDIT * expected and expected - got > doubt:
             found[node] = (
-                f"its labels contradict the group: {got} of {len(own)} as known before, and "
-                f"{expected:.0f} were to be expected"
+                f"its labels contradict the group: {got} of {len(own)} agree with the former "
+                "weights, and "
+                f"{expected:.0f} were expected"
             )
     return found
 

@@ -55,7 +55,7 @@ def check_introduction(key: NodeKey, group: Group, message: Introduction) -> Non
         )
     for sensor in message.sensors:
         if BIAS in (sensor.id, sensor.role):
-            sentence = f"{'/'.join(key)} calls a sensor {BIAS!r}: that column is the node's"
+            sentence = f"{'/'.join(key)} calls a sensor {BIAS!r}: the node uses that column itself"
             raise EventError("role", sentence)
     if message.gate > LIMIT:
         sentence = f"the gate of {'/'.join(key)} must be <= {LIMIT:g}, got {message.gate:g}"
@@ -73,7 +73,7 @@ def unannounced_sentence(fleet: Fleet, key: NodeKey, message: Introduction) -> s
     if message.version > 0 or not strangers:
         return ""
     return (
-        f"{'/'.join(key)} has started over with sensors that nobody announced: "
+        f"{'/'.join(key)} has started from scratch with sensors that nobody announced: "
         f"{listed(strangers)}; it gets its former layout back: deploy them"
     )
 

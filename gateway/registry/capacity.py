@@ -29,7 +29,7 @@ def check_room(fleet: Fleet, record: SensorRecord) -> None:
     if record.id not in ids and len(ids) >= SENSORS_MAX:
         raise EventError(
             "sensors",
-            f"{record.site}/{record.node} has had {len(ids)} sensors, and its book has room for "
+            f"{record.site}/{record.node} has had {len(ids)} sensors, and the gateway has room for "
             f"{SENSORS_MAX}: use the id of a retired one again",
         )
     left, needed = columns_left(fleet, record), max(1, len(record.knots))

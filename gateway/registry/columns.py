@@ -24,10 +24,17 @@ def layout_in(record: LayoutRecord, only: Collection[str] | None = None) -> Layo
     return layout_of(sensors, vanishing, record.gate)
 
 
-def columns_of(record: LayoutRecord) -> tuple[str, ...]:
-    """The names of a record's columns. Cohorts have thousands of layouts, and few shapes."""
+def columns_of(record: LayoutRecord, only: Collection[str] | None = None) -> tuple[str, ...]:
+    """The names of a record's columns, perhaps of only these sensors.
+
+    Cohorts have thousands of layouts, and few shapes.
+    """
     return _columns_of(
-        tuple((each.role, each.knots, each.id in record.vanishing) for each in record.sensors)
+        tuple(
+            (each.role, each.knots, each.id in record.vanishing)
+            for each in record.sensors
+            if only is None or each.id in only
+        )
     )
 
 

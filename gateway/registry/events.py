@@ -133,7 +133,7 @@ def _apply_silent(fleet: Fleet, key: NodeKey, event: SensorSilent, now_ms: int) 
 def _apply_returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: int) -> None:
     record = _find_unretired(fleet, key, event.sensor)
     if record.state in SPEAKING:
-        raise EventError("late", f"sensor {event.sensor!r} of {'/'.join(key)} is active already")
+        raise EventError("late", f"sensor {event.sensor!r} of {'/'.join(key)} is already active")
     fleet.put(_after_event(record, SensorEvent.RETURNED, now_ms))
 
 
@@ -171,7 +171,7 @@ def _find_unretired(fleet: Fleet, key: NodeKey, sensor: str) -> SensorRecord:
     """A node may speak of a sensor before it hears that it is retired."""
     record = _find_sensor(fleet, key, sensor)
     if record.state == SensorState.RETIRED:
-        raise EventError("late", f"sensor {sensor!r} of {'/'.join(key)} is retired already")
+        raise EventError("late", f"sensor {sensor!r} of {'/'.join(key)} is already retired")
     return record
 
 
@@ -242,7 +242,7 @@ def _announced_record(
 def _find_replaced(fleet: Fleet, key: NodeKey, event: SensorDeployed) -> SensorRecord | None:
     """The sensor whose column this one takes over; a role may not be taken otherwise."""
     if BIAS in (event.role, event.sensor):
-        raise EventError("role", f"no sensor may be {BIAS!r}: that column is the node's")
+        raise EventError("role", f"no sensor may be {BIAS!r}: the node uses that column itself")
     if event.replaces is None:
         taken = [each for each in not_retired(fleet, key) if each.role == event.role]
         if taken:

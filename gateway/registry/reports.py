@@ -53,8 +53,8 @@ def check_reach(fleet: Fleet, key: NodeKey, version: int, layout_version: int, a
     for what, said, most in (("order", version, orders), ("layout", layout_version, layouts)):
         if said > most:
             sentence = (
-                f"{'/'.join(key)} says that it obeys {what} {said}, and {most} is the highest that "
-                "is believed of it: is it the node it says? If so, have it forgotten (node forget)"
+                f"{'/'.join(key)} reports {what} {said}, and {most} is the highest that is "
+                "believed: is it really this node? If so, forget it (node forget)"
             )
             if key in fleet.nodes:  # the doubts of strangers would fill the book
                 fleet.doubt(key, "version", sentence, at_ms)
@@ -119,10 +119,10 @@ def check_summary(
     What it says first is believed here, and bounded where it is pooled.
     """
     if key not in fleet.nodes:
-        raise EventError("not-introduced", f"node {'/'.join(key)} has not said what it is yet")
+        raise EventError("not-introduced", f"node {'/'.join(key)} has not introduced itself yet")
     told = fleet.layouts[key].version
     if layout_version > told:
-        sentence = f"{'/'.join(key)} sums up layout {layout_version}, and was told {told}"
+        sentence = f"{'/'.join(key)} sums up layout {layout_version}, but was given {told}"
         raise EventError("layout", sentence)
     before, at_ms = fleet.claims.get(key, (readings, now_ms))
     most = before + CLAIM_AT_ONCE + CLAIM_PER_S * max(0, now_ms - at_ms) // 1000

@@ -29,7 +29,7 @@ def renew_account(folder: Path, user: str) -> Path:
 
 
 def remove_account(folder: Path, user: str) -> list[str]:
-    """Take a name and those of its sources out of the broker's file; who cannot log in any more."""
+    """Take a name and those of its sources out of the broker's file; who can no longer log in."""
     folder = folder.absolute()
     if user == GATEWAY:
         raise FolderError("the gateway must be able to log in: renew its account instead")

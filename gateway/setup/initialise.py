@@ -101,7 +101,9 @@ def add_nodes(
     """
     folder = folder.absolute()
     if not (folder / CONFIG).is_file() or (folder / UNFINISHED).exists():
-        raise FolderError(f"{folder} is not finished, there is nothing to add to: run init first")
+        raise FolderError(
+            f"{folder} is not finished, so there is nothing to add to: run init first"
+        )
     with open_writer(folder) as writer:
         given = gateway_config.load_config(folder / CONFIG, environment)
         host, port = plan.broker_host or given.broker.host, plan.broker_port or given.broker.port
@@ -124,7 +126,9 @@ def known_task(
     """Site and classes of a group, from the folder where they were not said."""
     path = folder.absolute() / CONFIG
     if not path.is_file():
-        raise FolderError(f"{path.parent} is not finished, there is nothing to add to: init first")
+        raise FolderError(
+            f"{path.parent} is not finished, so there is nothing to add to: run init first"
+        )
     for each in gateway_config.load_config(path, environment).groups:
         if each.id == group:
             return site or each.site, classes or each.classes
@@ -152,15 +156,15 @@ def next_steps(
     carry = f"{nodes}, and there: sudo opid-node init"
     if added:
         return [
-            "tell the broker to read its files again: systemctl reload mosquitto (or SIGHUP)",
+            "reload the broker's files: systemctl reload mosquitto (or SIGHUP)",
             "restart the gateway, so that it knows the nodes",
             carry,
         ]
-    broker = f"give the broker its files, as the first lines of {folder / CONF} say"
+    broker = f"install the broker's files, as described in the first lines of {folder / CONF}"
     if beside is not None:
         broker = f"compare {folder / WHOLE_CONF} with {beside}, put it there, restart mosquitto"
     return [
-        f"keep a copy of {folder / KEY} where nobody else gets at it",
+        f"keep a copy of {folder / KEY} where nobody else can read it",
         broker,
         carry,
         f"check and run the gateway: opid-gateway check {folder / CONFIG}",
@@ -182,17 +186,17 @@ def _refuse_unless_ours(writer: FileWriter, begun: str) -> None:
     if writer.has(UNFINISHED):
         if writer.read(UNFINISHED) != begun:
             raise FolderError(
-                f"{folder} was begun with another plan, see {folder / UNFINISHED}: finish that "
+                f"{folder} was started with another plan, see {folder / UNFINISHED}: finish that "
                 "one, or delete the folder"
             )
     elif writer.has(CONFIG):
         raise FolderError(
-            f"{folder / CONFIG} exists already, and init overwrites nothing: use --add-nodes to "
-            "add to it, or take another folder"
+            f"{folder / CONFIG} already exists, and init overwrites nothing: use --add-nodes to "
+            "add to it, or another folder"
         )
     elif any(path.name != f"{UNFINISHED}.new" for path in folder.iterdir()):
         raise FolderError(
-            f"{folder} must be empty or new, got a folder with other files: take another one"
+            f"{folder} must be empty or new, got a folder with other files: use another one"
         )
 
 
@@ -201,14 +205,14 @@ def _refuse_another_broker(writer: FileWriter, plan: SetupPlan) -> None:
     has_own = writer.has(plan.site_folder / "opid.conf")
     if has_own and plan.site_broker is None:
         raise FolderError(
-            f"site {plan.site!r} has a broker of its own, see {writer.folder / plan.site_folder}: "
+            f"site {plan.site!r} has its own broker, see {writer.folder / plan.site_folder}: "
             "say --site-broker again"
         )
     names = names_in(writer.read(PASSWORDS))
     here = any(name.startswith(f"{plan.site}.") for name in names)
     if plan.site_broker is not None and here and not has_own:
         raise FolderError(
-            f"nodes of site {plan.site!r} log in at the central broker: take another site, or "
+            f"nodes of site {plan.site!r} log in at the central broker: use another site, or "
             "another folder"
         )
 

@@ -99,7 +99,8 @@ def _refuse_their_port(settings: list[str], port: int) -> None:
     named = {line.split()[1] for line in settings if _key(line) in ("listener", "port")}
     if str(port) in (named or {"1883"}):
         raise FolderError(
-            f"port {port} is taken by their listener: give ours another, as --broker-port 1884"
+            f"port {port} is used by an existing listener: choose another, such as --broker-port "
+            "1884"
         )
 
 

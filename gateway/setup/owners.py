@@ -17,7 +17,7 @@ SERVICE, BROKER = "opid-gateway", "mosquitto"
 
 
 def give_to_services(folder: Path, service: str = SERVICE, broker: str = BROKER) -> list[str]:
-    """Give each secret of root's to whoever must read it; what is left to do, a line each."""
+    """Give each secret of root's to whoever must read it; what remains to be done, a line each."""
     left: list[str] = []
     if os.geteuid() != 0:
         return left  # who sets up a fleet as themselves runs it as themselves
@@ -56,6 +56,6 @@ def _by_hand(user: str, paths: list[Path]) -> Iterator[str]:
     if user == BROKER:
         yield "install mosquitto: this machine has no user of that name"
     else:
-        yield f"make the service's user: sudo adduser --system --group --no-create-home {user}"
+        yield f"create the service's user: sudo adduser --system --group --no-create-home {user}"
     files = " ".join(shlex.quote(str(path)) for path in paths)
     yield f"let {user} read its files: sudo chown {user}: {files}"

@@ -65,7 +65,9 @@ class SetupPlan:
         if self.site_broker is not None:
             _split(self.site_broker)
             if self.homeassistant:
-                complaint = "must not stand beside homeassistant: its rules are for one broker"
+                complaint = (
+                    "must not be given together with homeassistant: its rules are for one broker"
+                )
                 raise SettingError("plan.site_broker", complaint)
 
     @property

@@ -64,5 +64,5 @@ class Lease:
         if not self.is_valid(term):
             raise LeaderError(
                 f"site {site!r}: no heartbeat has reached the database for {self.lease_s:g} s, so "
-                "another gateway may serve it by now: nothing more is done for it"
+                "another gateway may serve it by now: this one does nothing more for it"
             )

@@ -180,7 +180,7 @@ class Supervisor:
         self._status_s = now_s
         try:
             write_status(self._status_file, self.health(running=running))
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - a file for whoever looks must not end the sites
             self._note(ServiceReason.STATUS_FILE_REFUSED, error)
 
     def health(self, *, running: bool = True) -> dict[str, object]:

@@ -154,7 +154,9 @@ class FileLock:
             if isinstance(error, BlockingIOError):
                 return False
             link = " (a symbolic link)" if error.errno == errno.ELOOP else ""
-            sentence = f"{self.path}: {error.strerror}{link}: it must be a file that we may write"
+            sentence = (
+                f"{self.path}: {error.strerror}{link}: it must be a file that this user may write"
+            )
             raise DatabaseError(sentence, transient=error.errno == errno.ENOSPC) from error
         return True
 
@@ -182,7 +184,7 @@ class FileLock:
         except FileNotFoundError:
             return False
         except OSError as error:
-            sentence = f"{self.path}: {error.strerror}: it must be a file that we may read"
+            sentence = f"{self.path}: {error.strerror}: it must be a file that this user may read"
             raise DatabaseError(sentence, transient=False) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

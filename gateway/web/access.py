@@ -80,7 +80,7 @@ class Keys:
     >>> keys.opened_link(link, now_ms=LINK_MS + 1)
     Traceback (most recent call last):
     ...
-    gateway.web.access.AccessError: this link is over: ask for another one
+    gateway.web.access.AccessError: this link has expired: ask for another one
     >>> keys.session(link, now_ms=1) is None  # a link is no cookie
     True
     """
@@ -88,7 +88,7 @@ class Keys:
     def __init__(self, secret: str) -> None:
         if len(secret) < SECRET_CHARS_MIN:
             sentence = f"the token must have {SECRET_CHARS_MIN} characters or more"
-            raise AccessError("web-token", f"{sentence}, got {len(secret)}: have init make one")
+            raise AccessError("web-token", f"{sentence}, got {len(secret)}: let init create one")
         self._secret = secret.encode()
 
     def is_token(self, typed: str) -> bool:
@@ -121,9 +121,9 @@ class Keys:
         """What a code is good for; whoever asks makes sure that it is used once, by its nonce."""
         found = self._verified("link", code)
         if found is None:
-            raise AccessError("web-link", "this link is not one of ours: ask for another one")
+            raise AccessError("web-link", "this link is not valid here: ask for another one")
         if now_ms >= found.ends_ms:
-            raise AccessError("web-link", "this link is over: ask for another one")
+            raise AccessError("web-link", "this link has expired: ask for another one")
         return found
 
     def _signed(self, purpose: str, scope: Scope, node: str, ends_ms: int) -> str:

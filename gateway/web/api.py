@@ -60,7 +60,9 @@ def metrics(site: Site) -> Handler:
         word = request.headers.get("authorization", "").removeprefix("Bearer ")
         known = site.keys is not None and site.keys.is_metrics_word(word)
         if not known and (session is None or not session.may(Scope.OPERATE)):
-            return refused(401, "say the word of opid-gateway web-link --metrics as bearer token")
+            return refused(
+                401, "send the token that opid-gateway web-link --metrics prints as bearer token"
+            )
         try:
             text = await run_in_threadpool(lambda: metrics_of(site.view()))
         except (OpidError, OSError) as error:

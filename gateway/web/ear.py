@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from edge_opid import log
@@ -53,6 +54,9 @@ POLL_S = 0.5
 DISCOVER_S = 30.0
 EVERYTHING = "#"
 HEARD = (Channel.PREDICTION, Channel.ASKED, Channel.READING)
+
+_parsed = lru_cache(maxsize=32_768)(Topic.parse)
+"""A node speaks on the same topics for ever, every second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +233,7 @@ class Ear:
         if not delivery.topic.startswith(f"{ROOT}/"):
             self._hear_home(delivery)
             return
-        topic = Topic.parse(delivery.topic)
+        topic = _parsed(delivery.topic)
         if topic.channel not in HEARD:
             return  # somebody discovers, and we hear everything
         if len(delivery.payload) > SAID_BYTES_MAX:

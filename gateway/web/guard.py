@@ -109,7 +109,7 @@ class Guard:
 
     def _refusal(self, scope: Scope, caller: Caller, headers: dict[str, str]) -> Response | None:
         if caller.name not in self._settings.names:
-            return refused(421, f"{caller.name!r} is no name of this server: see web.hosts")
+            return refused(421, f"{caller.name!r} is not a name of this server: see web.hosts")
         now = self._clock()
         if not self._limits.every.take(caller.address, now):
             return refused(429, "too many requests from your address: wait a moment")

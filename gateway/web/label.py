@@ -64,7 +64,9 @@ def classes_of(site: Site, key: NodeKey) -> tuple[str, ...]:
     """What the node tells apart."""
     group = site.view().fleet.group_of(key)
     if group is None:
-        raise OperatorError(f"node {'/'.join(key)} is in no group: nobody serves its labels")
+        raise OperatorError(
+            f"node {'/'.join(key)} is not in any group: no gateway takes its labels"
+        )
     return group.classes
 
 
@@ -97,16 +99,18 @@ def give(site: Site, request: Request) -> Response:
     view = site.view()
     key, waiting = site.key(request, view), view.status["open_commands"]
     if waiting >= LABELS_WAITING_MAX:
-        raise OperatorError(f"{waiting} commands wait for the gateway already: try again later")
+        raise OperatorError(
+            f"{waiting} commands are already waiting for the gateway: try again later"
+        )
     word, texts = field(request, "label"), request.state.form.get("instance", [])
     texts = [each for each in texts if each]
     if word not in classes_of(site, key):
         there = ", ".join(classes_of(site, key))
-        raise OperatorError(f"{word[:80]!r} is no class of {'/'.join(key)}: {there}")
+        raise OperatorError(f"{word[:80]!r} is not a class of {'/'.join(key)}: {there}")
     if len(texts) > INSTANCES_MAX:
         raise OperatorError(f"at most {INSTANCES_MAX} at once, got {len(texts)}")
     if not texts and field(request, "several"):
-        raise OperatorError("choose at least one moment of the list")
+        raise OperatorError("choose at least one instance from the list")
     instances = [instance_of(each) for each in texts]
     at_ms = now_ms()
     labels = [Label(word, each) for each in instances] or [Label(word)]

@@ -63,7 +63,7 @@ def _use_link(site: Site, link: Session) -> None:
         lambda context: context.store.use_link(link.nonce, link.ends_ms, now_ms())
     )
     if not first:
-        raise AccessError("web-link", "this link was used already: ask for another one")
+        raise AccessError("web-link", "this link has already been used: ask for another one")
 
 
 def with_cookie(site: Site, request: Request, scope: Scope, node: str, to: str) -> Response:

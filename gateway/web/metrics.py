@@ -65,7 +65,7 @@ def _gateway(view: View) -> Iterator[Metric]:
     if "connected" in own:
         connected: list[Sample] = [({}, float(own["connected"]))]
         yield Metric(
-            "opid_gateway_connected", "gauge", "Whether it has a connection to the broker.",
+            "opid_gateway_connected", "gauge", "Whether the gateway is connected to the broker.",
             connected,
         )  # fmt: skip
     counted = [({"reason": each}, float(n)) for each, n in own.get("counts", {}).items()]
@@ -74,12 +74,18 @@ def _gateway(view: View) -> Iterator[Metric]:
         "What the gateway counted, by reason (docs/refusals.md).", counted,
     )  # fmt: skip
     for name, words, key in (
-        ("opid_gateway_commands_open", "Commands that wait for the gateway.", "open_commands"),
-        ("opid_gateway_orders_unreported", "Orders no node has reported.", "unreported_orders"),
+        ("opid_gateway_commands_open", "Commands waiting for the gateway.", "open_commands"),
+        (
+            "opid_gateway_orders_unreported",
+            "Orders that nodes have not reported.",
+            "unreported_orders",
+        ),
     ):
         yield Metric(name, "gauge", words, [({}, float(status[key]))])
     open_changes: list[Sample] = [({}, float(len(status["open_changes"])))]
-    yield Metric("opid_changes_open", "gauge", "Changes that still gather labels.", open_changes)
+    yield Metric(
+        "opid_changes_open", "gauge", "Changes that are still collecting labels.", open_changes
+    )
 
 
 def _fleet(view: View) -> Iterator[Metric]:
@@ -121,7 +127,7 @@ def _nodes(view: View) -> Iterator[Metric]:
         for reason, count in counted.items()
         if reason in REFUSING
     ]
-    words = "Messages, values and labels not taken, by reason (docs/refusals.md)."
+    words = "Messages, values and labels refused, by reason (docs/refusals.md)."
     yield Metric("opid_node_refused_total", "counter", words, refused)
 
 

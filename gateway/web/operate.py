@@ -69,7 +69,7 @@ def confirm(site: Site, request: Request) -> Response:
 def _rehearsed(context: CommandContext, key: NodeKey, event: Announcement) -> list[str]:
     fleet = context.fleet()
     if fleet.group_of(key) is None:
-        raise OperatorError(f"node {'/'.join(key)} is in no group of the configuration any more")
+        raise OperatorError(f"node {'/'.join(key)} is no longer in any group of the configuration")
     rehearse_open(context, fleet)
     return list(rehearse(fleet, key, event, context.config.policy))
 
@@ -107,7 +107,7 @@ def command_page(site: Site, request: Request) -> Response:
     number = request.path_params["number"]
     command = site.book.ask(lambda context: context.store.command(number))
     if command is None:
-        raise OperatorError(f"there is no command {number} any more")
+        raise OperatorError(f"command {number} no longer exists")
     site.book.expire()
     return site.page(
         request,
@@ -158,7 +158,7 @@ def invite(site: Site, request: Request) -> Response:
     key = site.key(request, site.view())
     if site.keys is None:
         raise OperatorError(
-            "these pages are served to this machine alone, where nobody needs a link: set web.host "
+            "these pages are served only to this machine, where nobody needs a link: set web.host "
             "and web.token to reach them from a phone"
         )
     code = site.keys.link(Scope.LABEL, "/".join(key), now_ms())

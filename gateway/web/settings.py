@@ -77,8 +77,8 @@ def _check(settings: WebSettings) -> None:
     if not settings.is_open and settings.token is None:
         raise SettingError(
             "web.token",
-            "is missing: whoever reaches this address could operate the fleet; name the file that "
-            "init made, keys/web.token, or serve on 127.0.0.1 alone",
+            "is missing: anyone who reaches this address could operate the fleet; name the file "
+            "that init created, keys/web.token, or serve only on 127.0.0.1",
         )
 
 

@@ -100,7 +100,7 @@ class Site:
     def hearing(self) -> str:
         """Why there are no live predictions; nothing where there are."""
         if self.ear is None:
-            return "off: web.credentials names no account that may hear the nodes"
+            return "off: web.credentials names no account that may read the nodes' topics"
         return self.ear.trouble
 
     def said(self, key: NodeKey) -> Facts | None:

@@ -21,7 +21,7 @@ from gateway.decisions.gateway import Gateway
 from gateway.fitting.job import FitJob
 from gateway.fitting.worker import attempt
 from gateway.policy import Group, Policy
-from gateway.recall import fit_job, recalled
+from gateway.recall import FitPreparation, recalled
 from gateway.registry import FitRecord
 from gateway.store import FleetStore
 from support.rig import KEY, Rig
@@ -140,14 +140,19 @@ class FleetRig:
                     self.listening = filters
                 case ForgetExamples(change):
                     self.store.forget_examples(change)
-                case Fit(change, size):
-                    self._fit(change, size)
+                case Fit():
+                    self._fit(action)
 
-    def _fit(self, change_id: int, size: int) -> None:
-        job = fit_job(self.store, self.gateway, change_id, size)
-        fit = self._fitted(job)
+    def _fit(self, wanted: Fit) -> None:
+        fit = self._fitted(self.job(wanted))
         self.fits.append(fit)
         self.decide(lambda: self.gateway.on_fitted(fit))
+
+    def job(self, wanted: Fit) -> FitJob:
+        """All that the fit depends on: so few members are read at once."""
+        job = FitPreparation(self.store, self.gateway, wanted).read_some()
+        assert job is not None
+        return job
 
     def _fitted(self, job: FitJob) -> FitRecord:
         """A fit is a function of its job: the lives of one story share them, which saves hours."""

@@ -28,7 +28,7 @@ def link_to(port: int, **options: Any) -> Iterator[BackgroundLink]:
 
 @contextmanager
 def visitor(port: int, *filters: str, client_id: str = "tester") -> Iterator[BackgroundLink]:
-    """A link that is connected, hears these filters, and says goodbye."""
+    """A link that is connected, hears these filters, and disconnects."""
     link = BackgroundLink(MqttOptions(client_id=client_id, port=port, persistent=False))
     link.subscribe(filters)
     link.start()

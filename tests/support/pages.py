@@ -2,8 +2,9 @@ r"""A page of the documentation as the script that its reader types.
 
 Blocks are run from top to bottom, in one shell:
 
-- `console`: what follows each prompt. If the page shows that a program refuses ("opid-gateway: …"),
-  it must refuse.
+- `console`: what follows each prompt. If the page shows that a program refuses ("opid-gateway: …"
+  at the end), it must refuse. If the page shows what a command prints, it must print that and
+  nothing else (`Shown`).
 - `sh`: as it stands. `python`: by the interpreter.
 - any block with `title="FILE"` becomes that file; with `title="added to FILE"`, its end.
 - `<!-- test … -->`, which no reader sees: what a reader does by hand, or has had for long.
@@ -20,8 +21,10 @@ Blocks are run from top to bottom, in one shell:
 >>> print(script_of(page))
 echo '$ opid-node check     here.toml'
 opid-node check     here.toml
+echo '-- done'
 echo '$ opid-node stop'
 if opid-node stop; then false; fi
+echo '-- done'
 """
 
 from __future__ import annotations
@@ -30,11 +33,13 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from support.mosquitto import find_mosquitto, free_port
@@ -48,6 +53,8 @@ BLOCK = re.compile(
     r"|^ *<!-- test\n(?P<hidden>.*?)^ *-->$",
     re.M | re.S,
 )
+VARIES = "<!-- numbers vary -->\n"  # before a block whose numbers are those of one run
+DONE = "-- done"
 PROMPT = re.compile(r"^(?:\w+@\w+:~ )?\$ ")
 REFUSAL = re.compile(r"opid-\w+: ")
 ADDED = "added to "
@@ -101,12 +108,86 @@ def commands_of(console: str) -> list[tuple[str, list[str]]]:
 def _command(command: str, shown: Sequence[str]) -> list[str]:
     if any(re.match(known, command) for known in ELSEWHERE):
         return []
-    refused = any(REFUSAL.match(line) for line in shown)
+    refused = bool(shown) and REFUSAL.match(shown[-1])  # it is the last thing that a program says
     code = command.partition(" #")[0].rstrip()
     return [
         f"echo {shlex.quote('$ ' + command)}",
         f"if {code}; then false; fi" if refused else command,
+        f"echo {shlex.quote(DONE)}",
     ]
+
+
+@dataclass(frozen=True)
+class Shown:
+    r"""What a page shows below a command.
+
+    Every line counts. `…` stands for anything in a line, and for any lines where it is one. Dates
+    and times may be any; so may numbers where `<!-- numbers vary -->` stands before the block.
+    Columns may be wider or narrower.
+
+    >>> shown = Shown("list", ("node   heard", "─────", "north  2026-11-16 05:13:54", "…"), False)
+    >>> shown.pattern.fullmatch("node  heard\n────\nnorth 2027-01-01 10:00:00\n") is not None
+    True
+    >>> shown.pattern.fullmatch("node  heard\n────\nsouth 2027-01-01 10:00:00\n") is None
+    True
+    """
+
+    command: str
+    lines: tuple[str, ...]
+    numbers_vary: bool
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches what the command may print."""
+        return re.compile("".join(map(self._line, self.lines)))
+
+    def _line(self, line: str) -> str:
+        if line.strip() == "…":
+            return r"(?:.*\n)*?"
+        varying = ANYTHING if self.numbers_vary else ANYTHING[:-1]
+        words = re.compile("|".join(shape for shape, _ in varying))
+        found, after = "", 0
+        for each in words.finditer(line.rstrip()):
+            found += re.escape(line[after : each.start()])
+            found += next(any_ for shape, any_ in varying if re.fullmatch(shape, each[0]))
+            after = each.end()
+        return found + re.escape(line.rstrip()[after:]) + r" *\n"
+
+
+ANYTHING = (
+    ("…", ".*"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d", r"[\d-]*\s?\d\d:\d\d:\d\d"),
+    ("─+", "─+"),
+    (" +", " +"),
+    (r"\d+(?:[.,]\d+)*", r"\d+(?:[.,]\d+)*"),
+)
+"""What may differ, and what may stand in its place; the last only where numbers vary."""
+
+
+def shown_of(page: str) -> list[Shown]:
+    """For each command that is typed, what the page shows of its output: perhaps nothing."""
+    return [each for each in _shown(page) if _command(each.command, each.lines)]
+
+
+def _shown(page: str) -> Iterator[Shown]:
+    for block in BLOCK.finditer(page):
+        if block["kind"] == "console" and not block["title"]:
+            vary = page.endswith(VARIES, 0, block.start())
+            text = re.sub(rf"(?m)^{block['indent']}", "", block["text"])
+            for command, lines in commands_of(text):
+                yield Shown(command, tuple(lines), vary)
+
+
+def shown_below(page: str, command: str) -> Shown:
+    """What this page shows below the one command that begins so, whoever types it."""
+    text = (ROOT / page).read_text("utf-8")
+    (found,) = (each for each in _shown(text) if each.command.startswith(command))
+    return found
+
+
+def printed_of(screen: str) -> list[str]:
+    """What each command that was typed has printed."""
+    return re.findall(rf"(?ms)^\$ [^\n]*\n(.*?)^{DONE}\n", screen)
 
 
 class World:
@@ -120,18 +201,35 @@ class World:
             **{named: str(free_port()) for named in ("1884", "8470")},
             "pi4.local": "127.0.0.1",
             "north.local": "127.0.0.1",
+            "'pi4'": repr(socket.gethostname()),
         }
 
     def run(self, pages: Sequence[str], instead: Mapping[str, str]) -> str:
         """Everything these pages say, in one shell; what it showed. A failing command ends it."""
-        script = "\n".join(script_of((ROOT / page).read_text("utf-8")) for page in pages)
+        texts = [(ROOT / page).read_text("utf-8") for page in pages]
+        script = "\n".join(map(script_of, texts))
         for slow, fast in instead.items():
             assert slow in script, f"no page says {slow!r} any more"
             script = script.replace(slow, fast)
+        screen = self._shell(f". {SHELL}\n{ABSOLUTE.sub(f'{self.root}/', self._here(script))}")
+        self._compare([each for text in texts for each in shown_of(text)], printed_of(screen))
+        return screen
+
+    def _here(self, text: str) -> str:
+        """The same with the ports and machines that there are here."""
         for named, ours in self._instead.items():
-            script = script.replace(named, ours)
-        script = ABSOLUTE.sub(f"{self.root}/", script)
-        return self._shell(f". {SHELL}\n{script}")
+            text = text.replace(named, ours)
+        return text
+
+    def _compare(self, shown: Sequence[Shown], printed: Sequence[str]) -> None:
+        wrong = []
+        for page, screen in zip(shown, printed, strict=True):
+            here = replace(page, lines=tuple(map(self._here, page.lines)))
+            said = screen.replace(str(self.root), "")
+            if page.lines and not here.pattern.fullmatch(said):
+                told = "\n".join(page.lines)
+                wrong.append(f"$ {page.command}\nis shown to print\n{told}\nand prints\n{said}")
+        assert not wrong, "\n".join(wrong)
 
     def _shell(self, script: str) -> str:
         broker = Path(find_mosquitto()).parent

@@ -131,7 +131,7 @@ def _opened(address: str, encoded: Sequence[str] = ()) -> Any:
             )
         return parquet.ParquetFile(address, read_dictionary=list(encoded))
     except pa.ArrowInvalid as error:
-        raise SourceError(f"{address} is no Parquet file: {error}") from error
+        raise SourceError(f"{address} is not a Parquet file: {error}") from error
 
 
 def _version(address: str) -> str:

@@ -122,7 +122,7 @@ class MeansPart:
 def open_recorder(path: Path, mapping: ArchiveMapping) -> Archive:
     """The states and the long-term statistics of these entities."""
     if mapping.node:
-        raise SourceError("a recorder does not tell nodes apart: its columns are entities")
+        raise SourceError("a recorder has no nodes: its columns are entities")
     entities, name = tuple(mapping.columns), str(path.absolute())
     with _opened(name) as connection:
         _check_entities(connection, [*entities, *([mapping.label] if mapping.label else [])])
@@ -195,7 +195,7 @@ def _check_entities(connection: sqlite3.Connection, entities: list[str]) -> None
     for table in ("states", "states_meta", "statistics", "statistics_meta"):
         if table not in tables:
             raise SourceError(
-                f"this SQLite file is no recorder's: it has no table {table} (Home Assistant "
+                f"this SQLite file is not a recorder's: it has no table {table} (Home Assistant "
                 "from 2023.4 on has it)"
             )
     for entity in entities:
