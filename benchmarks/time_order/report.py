@@ -48,7 +48,7 @@ office had been seen in an earlier prototype of another form.
 
 Without order the layer and the blend are what they were: the shuffled cells are those of the second
 layer, of which five (with 10 % of the labels) were run again and are the same to the last
-digit.
+digit. A cell that is not listed was not run.
 """
 
 
