@@ -43,7 +43,7 @@ class BaseLoop(ABC, Generic[ClockT]):
 
     deliveries_per_round: int
     """A burst must not keep a service from its other duties."""
-    looks_again: float | None = 0.0
+    wait_for_more_s: float | None = 0.0
     """How long to wait for another message in a round; None: only what is here already is taken."""
 
     def __init__(self, link: Link, clock: ClockT, systemd: Systemd, poll_s: float) -> None:
@@ -126,7 +126,7 @@ class BaseLoop(ABC, Generic[ClockT]):
     def _take_in(self, wait_s: float) -> None:
         """Take what has come; wait so long for the first message."""
         for turn in range(self.deliveries_per_round):
-            delivery = self._link.poll(self.looks_again if turn else wait_s)
+            delivery = self._link.poll(self.wait_for_more_s if turn else wait_s)
             self._hear_events()  # a former connection's end comes before the next one's messages
             if delivery is None or not self._handle(delivery):
                 return

@@ -44,7 +44,7 @@ class NodeLoop(BaseLoop[SteadyClock]):
     """One node, its link and its store, until somebody calls `stop`."""
 
     deliveries_per_round = 64  # some 10 ms: the node wants its tick twice a second
-    looks_again = None  # the next round does, and sends what was predicted with the same call
+    wait_for_more_s = None  # the next round does, and sends what was predicted with the same call
 
     def __init__(
         self,
