@@ -211,6 +211,12 @@ class Taped(Node):
         return lambda *given: (self.tape.append((name, given)), found(*given))[1]
 
 
+def allowed() -> int:
+    """Two megabytes. msgpack in pure Python, which pip makes of 1.0.3, leaves room in each record."""
+    compiled = msgpack.Packer.__module__ != "msgpack.fallback"
+    return 2_000_000 if compiled else 2_200_000
+
+
 def taken_to_pack() -> int:
     """What msgpack takes for the smallest message: a megabyte before 1.1.0, and gives it back."""
     tracemalloc.start()
@@ -240,7 +246,7 @@ def test_a_node_under_fire_needs_less_than_two_megabytes(monkeypatch):
     finally:
         tracemalloc.stop()
     assert node.snapshot() == fire.driven.node.snapshot()
-    assert peak < 2_000_000 + taken_to_pack()
+    assert peak < allowed() + taken_to_pack()
 
 
 class Crashing(Node):

@@ -190,5 +190,7 @@ def test_bytes_pass_the_relay_unchanged_until_it_resets():
                 except ConnectionError:
                     ended.add(client)
         relay.calm()
-        assert relay.connections <= len(clients) - len(ended)
+        while relay.connections > len(clients) - len(ended):  # its thread sees an end after us
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     assert all((message[:512] * len(mine)).startswith(mine) for mine in kept)
