@@ -212,7 +212,7 @@ class Taped(Node):
 
 
 def allowed() -> int:
-    """Two megabytes. msgpack in pure Python, which pip makes of 1.0.3, leaves room in each record."""
+    """Two megabytes; msgpack in pure Python, as pip makes of 1.0.3, leaves room in each record."""
     compiled = msgpack.Packer.__module__ != "msgpack.fallback"
     return 2_000_000 if compiled else 2_200_000
 
