@@ -158,6 +158,12 @@ def test_the_pages_of_two_gateways_do_not_throw_each_other_off_the_broker(tmp_pa
 def test_whoever_is_too_slow_makes_room_for_others(monkeypatch):
     """128 connections that say nothing, half a request or half a form: nobody else was served."""
     monkeypatch.setattr(server, "REQUEST_S", 0.05)
+    begun = []
+
+    class Watched(server.Prompt):
+        def connection_made(self, transport):
+            begun.append(transport)
+            super().connection_made(transport)
 
     async def app(_scope, receive, _send):
         while (await receive())["type"] != "http.disconnect":
@@ -165,8 +171,8 @@ def test_whoever_is_too_slow_makes_room_for_others(monkeypatch):
 
     async def talk(words):
         loop = asyncio.get_running_loop()
-        config, state = server.uvicorn.Config(app, log_config=None), ServerState()
-        made = await loop.create_server(lambda: server.Prompt(config, state, {}), "127.0.0.1", 0)
+        config, state = server.uvicorn.Config(app, ws="none", log_config=None), ServerState()
+        made = await loop.create_server(lambda: Watched(config, state, {}), "127.0.0.1", 0)
         async with made:
             reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
             writer.write(words)
@@ -178,3 +184,4 @@ def test_whoever_is_too_slow_makes_room_for_others(monkeypatch):
     for words in (b"", b"GET / HTTP/1.1\r\nHost: x", b"POST / HTTP/1.1\r\nHost: x\r\n"
                   b"Content-Length: 10\r\n\r\nhalf"):  # fmt: skip
         asyncio.run(talk(words))
+    assert len(begun) == 3
