@@ -115,7 +115,7 @@ class Upkeep:
         yield from trials.documented(RASPBERRY_PI, SECTIONS[self._architecture.debian])
         yield trials.is_up()
         yield trials.first_prediction()
-        yield from trials.documented(NODE, "Devices that are there already")
+        yield from trials.documented(NODE, "Devices you already have")
         yield from trials.documented(UPGRADE, "Upgrade")
         yield trials.is_up()
         if self._architecture is ARM64:  # the runtime has no wheel for 32 bits and this Python

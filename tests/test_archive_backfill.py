@@ -273,7 +273,7 @@ MISTAKES = {
     ),
     "a bad name": (["--name", "A b"], "years", "", "--name must be 1 to 32 of a-z"),
     "a bad address": (["--dask", "here"], "years", "", "--dask must be a scheduler's address"),
-    "no archive at all": ([], "mapping.toml", "", "is no Parquet file"),
+    "no archive at all": ([], "mapping.toml", "", "is not a Parquet file"),
 }
 
 

@@ -202,7 +202,7 @@ def test_an_entity_that_is_not_there_is_named(tmp_path, columns, what):
 
 def test_a_file_of_sqlite_that_is_no_recorder_is_refused(folder):
     """The gateway's own database, by mistake."""
-    with pytest.raises(SourceError, match="no recorder's: it has no table states"):
+    with pytest.raises(SourceError, match="is not a recorder's: it has no table states"):
         open_archive([str(folder / "gateway.sqlite")], ArchiveMapping(columns={"a": "a"}))
 
 

@@ -101,7 +101,7 @@ def test_the_pages_have_lines_for_a_raspberry_pi():
     ("page", "heading", "word"),
     [
         (RASPBERRY_PI, "Is it the same on yours?", "selftest"),
-        (NODE, "Devices that are there already", "discover"),
+        (NODE, "Devices you already have", "discover"),
         (UPGRADE, "Upgrade", "pip install --upgrade"),
         (UPGRADE, "Uninstall", "userdel"),
         (TFLITE, "Serve one", "model.tflite"),

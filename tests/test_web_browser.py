@@ -136,7 +136,7 @@ def test_a_sensor_is_retired_through_the_page_and_the_change_is_marked(town, chr
     assert page.get_by_text("column co is removed, with sensor co-n1").is_visible()
     assert town.states()["co-n1"] == "active", "a rehearsal changes nothing"
     page.get_by_role("button", name="Confirm").click()
-    page.get_by_text("Done: the gateway has taken it").wait_for()
+    page.get_by_text("Done: the gateway has accepted it").wait_for()
     wait_until(lambda: town.states()["co-n1"] == "retired", "the gateway has retired it")
     town.sensors.pop("co-n1")
     wait_until(lambda: len(town.gateway.changes()) == 1 and town.agreed(), "the node has obeyed")

@@ -309,7 +309,7 @@ def test_a_rehearsal_shows_what_follows_and_changes_nothing(local):
     assert confirmed.headers["location"].startswith("/command/")
     [command] = commands(site)
     assert decode(command.payload, SensorRetired).reason == "broken"
-    assert "about to take it" in client.get(confirmed.headers["location"]).text or (
+    assert "about to carry it out" in client.get(confirmed.headers["location"]).text or (
         "No gateway is running" in client.get(confirmed.headers["location"]).text
     )
 
