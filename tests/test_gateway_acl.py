@@ -487,7 +487,7 @@ def test_a_broker_that_others_use_serves_them_as_before_and_us_beside_them(tmp_p
 
 def test_their_port_is_not_taken_and_nothing_is_written(tmp_path):
     conf = their_broker(tmp_path / "home", 1883, "listener {port}")
-    with pytest.raises(FolderError, match=r"port 1883 is taken .* --broker-port 1884"):
+    with pytest.raises(FolderError, match=r"port 1883 is used .* --broker-port 1884"):
         initialise(tmp_path / "fleet", PLAN, conf)
     assert not (tmp_path / "fleet").exists()
 

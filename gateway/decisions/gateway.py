@@ -198,7 +198,7 @@ class Gateway:
         label = getattr(message, "label", None)
         if label is not None and label not in group.classes:
             there = ", ".join(group.classes)
-            raise EventError("class", f"{label!r} is no class of group {group.id}: {there}")
+            raise EventError("class", f"{label!r} is not a class of group {group.id}: {there}")
 
     def forget(self, key: NodeKey, now_ms: int) -> list[Action]:
         """An operator wants nothing of this node to be known; the broker forgets its order, too.
