@@ -29,6 +29,6 @@ def test_source_whose_link_thread_ended_says_so(tmp_path: Path, monkeypatch) -> 
             except LinkError:
                 break
             time.sleep(0.01)
-        with pytest.raises(SourceError, match="is not taken, start the script again: link 'box'"):
+        with pytest.raises(SourceError, match="was not stored, start the script again: link 'box'"):
             source.send({"t": 21.3})
         assert source.counters.sent == 0
