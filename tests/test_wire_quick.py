@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tracemalloc
 
@@ -25,11 +26,14 @@ from edge_opid.wire import (
     encode_prediction,
 )
 from edge_opid.wire.codec import QUICK_BYTES_MAX, read_carefully, read_quickly
+from edge_opid.wire.usual_reading import Frames
 
 NUMBER = InstanceId("attic", 3, 12)
 USUAL = (
     Reading(3, 12, 1_700_000_000_000, {"temp": 21.5, "co2": 400, "rh": -0.0}, "fresh"),
     Reading(3, 13, 1_700_000_000_000, {}),
+    Reading(3, 300, 1_700_000_000_000, {"temp": 21.5, "rh": -0.0}, "fresh"),
+    Reading(3, 70_000, 1_700_000_000_000, {"temp": 21.5, "rh": 1e-9}),
     Label("fresh", NUMBER),
     Label("fresh", time_ms=7),
     Ack(3, 0),
@@ -98,6 +102,91 @@ def test_no_mutant_is_taken_that_the_reader_refuses_or_reads_otherwise() -> None
         assert repr(found) == repr(carefully(payload)), payload.hex()
     assert taken > MUTANTS // 20, "the test has lost its point"
     assert refused > MUTANTS // 2
+
+
+FRAMED = [
+    Reading(boot, seq, 1_700_000_000_000, {"temp": 21.5, "rh": -0.0}, label)
+    for boot in (3, 1_700_000_000)
+    for seq in (128, 300, 70_000, 2**40)
+    for label in ("fresh", "öd", None)
+]
+
+
+def framed(payload: bytes, frames: Frames) -> object:
+    """What is read by the frame of an earlier reading: None, or a reading."""
+    try:
+        return frames.read(payload)
+    except ValueError:  # its label is not as usual: `read_quickly` goes on with the careful way
+        return None
+
+
+def test_no_mutant_of_a_reading_whose_frame_is_known_is_read_otherwise() -> None:
+    """A byte that looks like part of a number, and says that another kind of value follows."""
+    chance, frames, taken = random.Random(8), Frames(), 0
+    for each in FRAMED:
+        assert frames.read(encode(each)) is None, "nothing is known yet"
+        frames.keep(encode(each), each)
+        assert repr(frames.read(encode(each))) == repr(each), "a float, and not an int like it"
+    for _ in range(MUTANTS):
+        payload = mutated(chance, encode(chance.choice(FRAMED)))
+        found = framed(payload, frames)
+        if found is not None:
+            taken += 1
+            assert repr(found) == repr(carefully(payload)), payload.hex()
+    assert taken > MUTANTS // 20, "the test has lost its point"
+
+
+@pytest.mark.parametrize(
+    ("later", "same"),
+    [
+        (Reading(3, 301, 5_000_000_000, {"temp": 1e38, "rh": 0.0}, "stale"), True),
+        (Reading(3, 301, 5_000_000_000, {"temp": 1.0, "rx": 0.0}, "fresh"), False),
+        (Reading(4, 301, 5_000_000_000, {"temp": 1.0, "rh": 0.0}, "fresh"), False),
+        (Reading(3, 127, 5_000_000_000, {"temp": 1.0, "rh": 0.0}, "fresh"), False),
+        (Reading(3, 301, 5_000_000_000, {"temp": 1.0}, "fresh"), False),
+    ],
+)
+def test_reading_of_another_sensor_boot_or_width_has_another_frame(later, same) -> None:
+    """Two sources with names of the same length, and a source that was replaced."""
+    first, frames = Reading(3, 300, 5_000_000_000, {"temp": 2.0, "rh": 0.0}, "fresh"), Frames()
+    frames.keep(encode(first), first)
+    assert frames.read(encode(later)) == (later if same else None)
+    assert decode(encode(later), Reading) == later
+    assert frames.read(encode(first)) == first
+
+
+def test_numbers_out_of_range_are_left_to_the_careful_way() -> None:
+    """A frame says where numbers are, not that they may be."""
+    plain = {"v": 1, "kind": "reading", "boot": 3, "seq": 2**40, "time_ms": 2**40}
+    usual = msgpack.packb({**plain, "values": {"temp": 1.0, "rh": 2.0}})
+    frames = Frames()
+    frames.keep(usual, decode(usual, Reading))
+    assert frames.read(usual) is not None
+    for change in (
+        {"seq": 2**53}, {"time_ms": 2**53}, {"values": {"temp": math.nan, "rh": 2.0}},
+        {"values": {"temp": 1.0, "rh": -math.inf}}, {"values": {"temp": 1e39, "rh": 1.0}},
+    ):  # fmt: skip
+        payload = msgpack.packb({**plain, "values": {"temp": 1.0, "rh": 2.0}, **change})
+        assert len(payload) == len(usual), "it would not have been looked at"
+        assert frames.read(payload) is None
+        with pytest.raises(WireError):
+            decode(payload, Reading)
+
+
+def test_frames_of_invented_sources_take_a_bounded_memory() -> None:
+    """Whoever may write readings may invent boots: each looks like a source of its own."""
+    values = {f"s{place}-{'x' * 24}": float(place) for place in range(160)}
+    frames = Frames()
+    tracemalloc.start()
+    try:
+        for boot in range(200):
+            large = Reading(10**9 + boot, 300, 1_700_000_000_000, values)
+            frames.keep(encode(large), large)
+        now = tracemalloc.get_traced_memory()[0]
+        assert frames.read(encode(large)) == large
+    finally:
+        tracemalloc.stop()
+    assert now < 1_500_000, now
 
 
 @pytest.mark.parametrize(

@@ -530,8 +530,10 @@ def crowded(home: Home, count: int) -> None:
         wait(lambda: _of_crowd(home) >= wanted, 240)
         took_s = time.monotonic() - began
         home.table.equal("entities", _of_crowd(home), wanted)
-        crowd.speak()
-        wait(lambda: _of_crowd(home, speaking=True) >= wanted, 120)
+        for _ in range(10):  # it may hear a prediction only after it has subscribed
+            crowd.speak()
+            if wait(lambda: _of_crowd(home, speaking=True) >= wanted, 12):
+                break
         home.table.equal("entities available", _of_crowd(home, speaking=True), wanted)
     sys.stderr.write(
         f"  {wanted} entities after {took_s:.1f} s; {max(sizes)} bytes a node at most\n"

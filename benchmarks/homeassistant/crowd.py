@@ -25,6 +25,7 @@ class Crowd:
         self._link = BackgroundLink(options)
         self._nodes = [_node(f"many-{number}", roles) for number in range(count)]
         self._now_ms = round(1000 * time.time())
+        self._readings = 0
 
     def __enter__(self) -> Self:
         self._link.start()
@@ -47,9 +48,11 @@ class Crowd:
 
     def speak(self) -> None:
         """A labelled reading of each, and another one that is predicted; then a status."""
+        first = self._readings + 1
+        self._readings += 2
         for node in self._nodes:
             topic = str(NodeTopics(SITE, node.config.node).to(Channel.READING, "box"))
-            for seq, label in ((1, "dry"), (2, None)):
+            for seq, label in ((first, "dry"), (first + 1, None)):
                 values = {sensor.id: float(seq) for sensor in node.config.sensors}
                 reading = encode(Reading(1, seq, self._now_ms, values, label))
                 self._publish(node.handle(topic, reading, self._now_ms, None))

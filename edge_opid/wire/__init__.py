@@ -18,7 +18,6 @@ from edge_opid.wire.codec import (
     MESSAGES_ON,
     READABLE,
     REPEATED,
-    SCHEMA_VERSION,
     decode,
     decode_on,
     encode,
@@ -32,6 +31,7 @@ from edge_opid.wire.ids import check_id
 from edge_opid.wire.labels import read_label, read_word
 from edge_opid.wire.limits import LIMITS, WireLimits
 from edge_opid.wire.messages import (
+    SCHEMA_VERSION,
     UNKNOWN,
     Ack,
     Asked,

@@ -38,9 +38,9 @@ import msgpack  # type: ignore[import-untyped]  # ships no types
 
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.documents import Introduction, SummaryMessage
-from edge_opid.wire.ids import as_ids
 from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.messages import (
+    SCHEMA_VERSION,
     Ack,
     Asked,
     Confirmed,
@@ -60,10 +60,8 @@ from edge_opid.wire.schema import (
     Field,
     Maybe,
     NestedField,
-    NumberField,
     Scalar,
     Table,
-    fits_text,
     slots_of,
 )
 from edge_opid.wire.sensors import (
@@ -75,8 +73,8 @@ from edge_opid.wire.sensors import (
     SensorSilent,
 )
 from edge_opid.wire.topics import Channel
+from edge_opid.wire.usual_reading import Frames, read_usual
 
-SCHEMA_VERSION = 1
 M = TypeVar("M", bound=Message)
 
 # What may arrive where. `desired` is not here: its bytes are a signed envelope, opened first.
@@ -361,6 +359,7 @@ def _kind_in(payload: bytes, names: str) -> str:
 
 QUICK_BYTES_MAX = LIMITS.small_payload_bytes_max  # of which 0.4 MB can be made, by maps in maps
 _OWN: dict[type[Checked], _Shape | None] = {}
+_FRAMES = Frames()
 
 
 def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
@@ -368,6 +367,10 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
     if len(payload) > QUICK_BYTES_MAX:
         return None
     try:
+        if is_reading := Reading.kind in by_kind:
+            usual = _FRAMES.read(payload)
+            if usual is not None:
+                return usual
         pairs = msgpack.unpackb(
             payload,
             object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
@@ -376,7 +379,8 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
             max_bin_len=0,
             max_ext_len=0,
         )
-        if Reading.kind in by_kind and (usual := _usual_reading(pairs)) is not None:
+        if is_reading and (usual := read_usual(pairs)) is not None:
+            _FRAMES.keep(payload, usual)
             return usual
         found = _each_key_once(pairs)
         version, record = found.pop("v"), by_kind[found.pop("kind")]
@@ -385,40 +389,6 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
         return _built(record, found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
-
-
-USUAL_KEYS = ("v", "kind", "boot", "seq", "time_ms", "values", "label")
-
-
-def _usual_reading(pairs: Any) -> Reading | None:
-    """A reading as our own senders write it, each field looked at where it stands; None else."""
-    if type(pairs) is not tuple or not 6 <= len(pairs) <= 7:
-        return None
-    keys, found = zip(*pairs, strict=True)
-    if keys != USUAL_KEYS[: len(keys)]:
-        return None
-    version, kind, boot, seq, time_ms, table, *rest = found
-    if type(table) is not tuple or not 0 < len(table) <= LIMITS.sensors_max:
-        return None
-    names, values = zip(*table, strict=True)
-    ids, label = as_ids(names), rest[0] if rest else None
-    if (
-        ids is not None
-        and type(version) is type(boot) is type(seq) is type(time_ms) is int
-        and version == SCHEMA_VERSION
-        and kind == Reading.kind
-        and 0 <= boot <= INTEGER_MAX
-        and 1 <= seq <= INTEGER_MAX
-        and 0 <= time_ms <= INTEGER_MAX
-        and (label is None or (type(label) is str and len(label) <= 64 and fits_text(label)))
-        and _NUMBER.all_fit(values)
-    ):
-        return Reading.unchecked(boot, seq, time_ms, dict(zip(ids, values, strict=True)), label)
-    return None
-
-
-_NUMBER = NumberField()
-INTEGER_MAX = LIMITS.integer_max
 
 
 def _each_key_once(pairs: Any) -> dict[str, Any]:

@@ -41,6 +41,7 @@ Reasons = Annotated[tuple[str, ...], Many(Text(), LIMITS.reasons_max)]
 Digests = Annotated[tuple[str, ...], Many(Identifier(), LIMITS.confirmed_max)]
 
 
+SCHEMA_VERSION = 1
 UNKNOWN = "unknown"
 """What a prediction says before anything was learned, and where its node is less sure than it was
 told to be. No class may have this name."""

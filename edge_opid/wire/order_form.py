@@ -24,8 +24,8 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # ships no types
 
 from edge_opid.errors import WireError
-from edge_opid.wire.codec import SCHEMA_VERSION
 from edge_opid.wire.documents import Desired
+from edge_opid.wire.messages import SCHEMA_VERSION
 from edge_opid.wire.reader import pack
 from edge_opid.wire.schema import slots_of
 
