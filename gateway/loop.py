@@ -51,8 +51,8 @@ from gateway.store import FORGET, RELEARN, CommandRecord, DatabaseError, FleetSt
 
 COMMANDS_MS = 500  # between two looks for operators' commands
 TICK_MS = 200
-GATHER_S = 0.03  # for messages to gather while little comes
-FULL_ROUND = 16  # messages: more than come in GATHER_S of ten thousand nodes at rest
+GATHER_S = 0.1  # for messages to gather while little comes
+FULL_ROUND = 16  # messages: a broker that has 20 under way at a time waits for us soon
 STATUS_MS = 3_000  # between two status files
 LABEL_WAIT_MS = 60_000  # the longest a label waits to be withdrawn; later is a wrong clock
 RETRY_S = 1.0  # before a database that refused is asked again; twice as long each time …
