@@ -46,9 +46,6 @@ river's, each going on through the changes and starting *anew*. **Behind everyon
 time layer**, fed with what that method said: the row *+ layer* is what it gains. The node publishes
 *node + layer*. In shuffled streams there is no order that the layer could use.
 
-**Run before [decision 54](../../docs/decisions/0054-late-labels-judge-gently.md)**, since when the
-layer and the blend of the node's memories differ where there is an order.
-
 *first 100*: of the readings after each change. *κ* is κ-temporal, the share of the last label's
 mistakes that is avoided, for streams in the order of time. *ECE*: the expected calibration error in
 15 bins from the 200th label on. *µs*: processor time a reading, learning included, on a busy
@@ -160,11 +157,30 @@ def standing(stored: dict[str, Any]) -> list[str]:
         if "node" in cell and len(rivals) > len(RULES):
             leads.append(cell["node"]["layer"]["whole"] - rivals[best])
             ahead[best] += leads[-1] < -TIED
-    first, behind = sum(lead > TIED for lead in leads), sum(lead < -TIED for lead in leads)
     who = [f"{name} ({count})" for name, count in ahead.most_common(3) if count]
-    counts = [str(first), str(len(leads) - first - behind), str(behind)]
+    return [title(stored["stream"]), *counted(leads), ", ".join(who) or "–"]
+
+
+def counted(leads: Sequence[float]) -> list[str]:
+    """How often ahead, tied and behind; the mean, and the worst."""
+    first, behind = sum(lead > TIED for lead in leads), sum(lead < -TIED for lead in leads)
     figures = [f"{mean(leads):+.4f}", f"{min(leads):+.4f}"] if leads else ["–", "–"]
-    return [title(stored["stream"]), *counts, *figures, ", ".join(who) or "–"]
+    return [str(first), str(len(leads) - first - behind), str(behind), *figures]
+
+
+def one_by_one(every: Sequence[dict[str, Any]]) -> Lines:
+    """The node against each rival by itself, over all cells that have both."""
+    leads: dict[str, list[float]] = {}
+    for cell in (cell for stored in every for cell in stored["runs"].values() if "node" in cell):
+        served = cell["node"]["layer"]["whole"]
+        leads.setdefault("the node without the layer", []).append(
+            served - cell["node"]["alone"]["whole"]
+        )
+        for rival, right in others(cell).items():
+            leads.setdefault(rival, []).append(served - right)
+    heads = ["against", "ahead", "tied", "behind", "mean lead", "worst"]
+    rows = [[rival, *counted(many)] for rival, many in leads.items()]
+    return ["Against each by itself, all streams together:", "", *table(heads, rows)]
 
 
 def summary(every: Sequence[dict[str, Any]]) -> Lines:
@@ -191,7 +207,7 @@ def missing(every: Sequence[dict[str, Any]]) -> Lines:
     lines = ["## Not run", f"- {', '.join(NOT_HERE)}: they need Java, and say no probabilities."]
     there = {stored["stream"] for stored in every}
     absent = [name for name in (*STREAMS, *WHOLE) if name not in there]
-    lines += [f"- Streams: {', '.join(absent)}."] if absent else []
+    lines += [f"- Streams whose data was not there: {', '.join(absent)}."] if absent else []
     for stored in every:
         have = {" ".join(key.split()[:2]) for key, cell in stored["runs"].items() if "node" in cell}
         left = wanted - have
@@ -200,7 +216,6 @@ def missing(every: Sequence[dict[str, Any]]) -> Lines:
             cells = [cell.split() for cell in sorted(which)]
             named = ", ".join(f"{float(rate):.1%} late by {delay}" for rate, delay in cells)
             lines.append(f"- {stored['stream']}: {told} {named}.".replace(":  ", ": "))
-    lines.append("- In the cells that are there, whoever is not in the table.")
     return [*lines, ""]
 
 
@@ -208,7 +223,7 @@ def report(out: Path) -> str:
     """Write the page; returns where it is."""
     files = sorted((out / "few_labels").glob("*.json"))
     every = [json.loads(path.read_text(encoding="utf-8")) for path in files]
-    page = [ABOUT, *summary(every), *missing(every)]
+    page = [ABOUT, *summary(every), *one_by_one(every), *missing(every)]
     heads = ("method", "first 100", "whole", "κ", "ECE", "µs", "seeds")
     for stored in every:
         name = stored["stream"]
