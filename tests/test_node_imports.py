@@ -52,7 +52,7 @@ TOO_HEAVY = {
     "sklearn",  # 90 MB
     "sqlalchemy",
 }
-MODULES_MAX = 126
+MODULES_MAX = 127
 LINES_MAX = 5_000
 
 
