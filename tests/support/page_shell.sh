@@ -64,7 +64,7 @@ systemctl() {
 opid-gateway() {
     if [ "$1" != web ]; then command opid-gateway "$@"; return; fi
     OPID_WEB_PORT=$WEB command opid-gateway "$@" 2> "$ROOT/web.log" &
-    until_true answers "$WEB"
+    until_true answers "$WEB" || { cat "$ROOT/web.log" >&2; return 1; }
 }
 
 # -- what pages take for granted -------------------------------------------------------------------

@@ -30,6 +30,7 @@ echo '-- done'
 from __future__ import annotations
 
 import os
+import random
 import re
 import shlex
 import signal
@@ -42,7 +43,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from support.mosquitto import find_mosquitto, free_port
+from support.mosquitto import find_mosquitto
 from support.warm_programs import WarmPrograms
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,15 +191,29 @@ def printed_of(screen: str) -> list[str]:
     return re.findall(rf"(?ms)^\$ [^\n]*\n(.*?)^{DONE}\n", screen)
 
 
+def lasting_port() -> int:
+    """A port that is still free when a page comes to it, a minute later.
+
+    One that the system hands out may be somebody's connection by then, and for a minute after its
+    end no listener may have it. These it does not hand out.
+    """
+    for _ in range(100):
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("a hundred ports are all in use")
+
+
 class World:
     """A folder that stands for a machine, a shell in it, and free ports for those of the pages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "machine"
-        self.port = free_port()
+        self.port = lasting_port()
         self._instead = {
             "1883": str(self.port),
-            **{named: str(free_port()) for named in ("1884", "8470")},
+            **{named: str(lasting_port()) for named in ("1884", "8470")},
             "pi4.local": "127.0.0.1",
             "north.local": "127.0.0.1",
             "'pi4'": repr(socket.gethostname()),
@@ -240,7 +255,7 @@ class World:
         path = [self.folder / "bin", Path(sys.executable).parent, broker, os.environ["PATH"]]
         variables = {
             **os.environ, "PATH": os.pathsep.join(map(str, path)), "ROOT": str(self.root),
-            "PORT": str(self.port), "SPARE": str(free_port()), "WEB": self._instead["8470"],
+            "PORT": str(self.port), "SPARE": str(lasting_port()), "WEB": self._instead["8470"],
             "SUPPORT": str(SHELL.parent), "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1",
         }  # fmt: skip
         shown = self.folder / "shown"  # no pipe: whoever is left would keep it open
