@@ -17,7 +17,7 @@ from firmware_sim.world.regimes import Deck, Rounds
 from firmware_sim.world.sensor import SimulatedSensor
 
 DAY_S = 86_400
-TIMES = st.floats(-1e4, 1e6, allow_nan=False)  # a thousand blocks; `over` takes seconds for more
+TIMES = st.floats(-1e4, 1e7, allow_nan=False)
 
 worlds = pytest.mark.parametrize("name", sorted(WORLDS))
 

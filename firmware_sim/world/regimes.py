@@ -62,7 +62,7 @@ class Deck:
         """How strong this event is: 0 without it, from 0.8 to 1.2 in its midst."""
         slots = np.floor(times / self._slot_s).astype(np.int64)
         total = np.zeros(len(times))
-        for number in range(int(slots.min()) // len(self.cards), self._round(slots.max()) + 1):
+        for number in np.unique(slots // len(self.cards)).tolist():
             order, begins, ends, strengths = self._deal(number)
             for place in np.flatnonzero(order == card):
                 slot_begins = (number * len(self.cards) + place) * self._slot_s
@@ -71,9 +71,6 @@ class Deck:
                 shape = smooth(since / self._ramp_s) * smooth(until / self._ramp_s)
                 total += strengths[place] * shape
         return total
-
-    def _round(self, slot: int) -> int:
-        return int(slot) // len(self.cards)
 
     def _dealt(self, number: int) -> tuple[Array, Array, Array, Array]:
         """The cards of one round in their order, and when in its slot each begins and ends."""
@@ -102,8 +99,8 @@ class Rounds:
     def since(self, times: Array) -> Array:
         """Seconds since it last came."""
         turns = np.floor(times / self._period_s).astype(np.int64)
-        first, last = int(turns.min()) - 1, int(turns.max())
-        moments = np.array([self._when(turn) for turn in range(first, last + 1)])
+        near = np.unique([turns - 1, turns]).tolist()
+        moments = np.array([self._when(turn) for turn in near])
         latest = np.searchsorted(moments, times, side="right") - 1
         return np.asarray(times - moments[latest])
 
