@@ -6,9 +6,10 @@ import math
 import random
 from array import array
 
+import numpy as np
 import pytest
 
-from edge_opid import native
+from edge_opid import WoodburyLearner, native
 from edge_opid.config.node import SensorConfig, TruthConfig
 from edge_opid.node.compiled_time_layer import (
     CompiledTimeLayer,
@@ -85,6 +86,49 @@ def test_where_there_is_no_order_the_answers_are_the_models() -> None:
     found, _ = run(stream)
     differ = [p.index(max(p)) != s.index(0.6) for p, s in zip(found, stream.scores, strict=True)]
     assert sum(differ) <= 3  # of 1,500: while it does not know yet
+
+
+@pytest.mark.parametrize("late", [0, 100])
+def test_few_labels_of_many_classes_do_not_make_an_order(late: int) -> None:
+    """Shuffled digits, one in fifty labelled: each of these few labels moves all scores.
+
+    The layer once took that for an order, and 208 of 1,797 answers were not the model's.
+    """
+    digits = pytest.importorskip("sklearn.datasets").load_digits()
+    order = np.random.default_rng(3).permutation(len(digits.target))
+    model, layer = WoodburyLearner(0, digits.data.shape[1], 10, rho=10.0), time_layer(10)
+    waiting, differ = {}, 0
+    for place, row in enumerate(order):
+        x = (digits.data[row] / 16).astype(np.float32)
+        seen, told = layer.answer(model.predict_one(x), OWN, MINUTE_MS * place)
+        differ += int(np.argmax(told)) != int(np.argmax(seen.scores))
+        layer.go_on(seen)
+        if place % 50 == 0:
+            waiting[place] = x, seen, int(digits.target[row])
+        if place - late in waiting:
+            x, seen, label = waiting.pop(place - late)
+            model.learn_one(x, label)
+            layer.learn(seen, label)
+    assert differ <= 3  # of 1,797
+    assert not layer.sees_order
+
+
+@pytest.mark.parametrize("kind", [TimeLayer, CompiledTimeLayer])
+def test_without_order_a_lucky_guess_of_the_frequent_class_does_not_lead(
+    kind: type[TimeLayer],
+) -> None:
+    """Every other label is of class 0, and at all of them the model was wrong: chance."""
+    layer, rng = kind(3), random.Random(5)
+    labels = iter([0, 1, 0, 2] * 5)
+    for place in range(200):
+        label = next(labels) if place % 10 == 0 else None
+        says = rng.randrange(3) if label is None else (label + 1) % 3
+        scores = [0.6 if k == says else 0.2 for k in range(3)]
+        seen, told = layer.answer(array("d", scores), OWN, MINUTE_MS * place)
+        assert told.index(max(told)) == says
+        layer.go_on(seen)
+        if label is not None:
+            layer.learn(seen, label)
 
 
 def test_a_label_that_comes_later_changes_nothing_said_before_it() -> None:
@@ -177,6 +221,17 @@ def test_a_restored_layer_goes_on_to_the_same_bits() -> None:
     more = Stream(9, lasts=20, readings=200)
     assert run(more, layer=layer)[0] == run(more, layer=again)[0]
     assert again.state() == layer.state()
+
+
+@pytest.mark.parametrize("kind", [TimeLayer, CompiledTimeLayer])
+def test_a_state_from_before_labels_were_counted_is_read(kind: type[TimeLayer]) -> None:
+    """It is taken for one whose last label was long ago, and all else is as it was saved."""
+    _, layer = run(Stream(5, lasts=40, readings=300), every=10)
+    saved = layer.state()
+    older = {name: value for name, value in saved.items() if name != "labels"}
+    restored = kind(3)
+    restored.restore(older)
+    assert restored.state() == {**saved, "labels": [0, saved["order"][0]]}
 
 
 def test_its_state_does_not_grow() -> None:

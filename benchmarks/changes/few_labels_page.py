@@ -46,6 +46,9 @@ river's, each going on through the changes and starting *anew*. **Behind everyon
 time layer**, fed with what that method said: the row *+ layer* is what it gains. The node publishes
 *node + layer*. In shuffled streams there is no order that the layer could use.
 
+The figures are of the layer before docs/decisions/0056. Since then it leaves answers in shuffled
+streams as they are, for everyone: there, read the rows without it.
+
 *first 100*: of the readings after each change. *κ* is κ-temporal, the share of the last label's
 mistakes that is avoided, for streams in the order of time. *ECE*: the expected calibration error in
 15 bins from the 200th label on. *µs*: processor time a reading, learning included, on a busy

@@ -26,7 +26,7 @@ try:
 except ImportError:  # no compiler at install time: the twin does the same, more slowly
     _compiled = None
 
-INTERFACE = 5
+INTERFACE = 6
 """What the C file must be of; also in `_compiled.c`."""
 if _compiled is not None and getattr(_compiled, "INTERFACE", 1) != INTERFACE:
     raise ImportError(

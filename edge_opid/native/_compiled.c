@@ -28,7 +28,7 @@
 #include "memories.h"
 #include "layout.h"
 
-#define INTERFACE 5 /* counts the changes that Python has to know of: also in __init__.py */
+#define INTERFACE 6 /* counts the changes that Python has to know of: also in __init__.py */
 #define COLUMNS_MOST 100000 /* far above what memory allows: sizes computed from it do not overflow */
 #define LANES 8
 #define SLAB 32 /* columns are padded to the height of their slab of 32: see packing.py */

@@ -32,6 +32,7 @@ typedef struct {
     double label, label_ms, learned, learned_ms; /* learned: 0 until the first label */
     double seen, time_ms, rhythm_ms;
     double followed, spread, follows, lingers;
+    double labels, since;
 } fixed_t;
 
 #define FIXED ((Py_ssize_t)(sizeof(fixed_t) / sizeof(double)))
@@ -200,10 +201,12 @@ static void found_by(int voice, const layer_t *m, const evidence_t *e, double *f
     make_likely(found, m->classes);
 }
 
+static int label_speaks(const evidence_t *e) { return *e->label >= 0 && *e->stays > 0; }
+
 static int leader(const layer_t *m, const evidence_t *e) {
     int found = VOICE_ALL;
     double most = 0;
-    for (int voice = VOICE_MODEL; voice <= (*e->label >= 0 ? VOICE_LABEL : VOICE_MODEL); voice++) {
+    for (int voice = VOICE_MODEL; voice <= (label_speaks(e) ? VOICE_LABEL : VOICE_MODEL); voice++) {
         const double won = m->fixed->against[voice].won, lost = m->fixed->against[voice].lost;
         if (won - lost > most && won - lost > 1.0 * (1 + sqrt(won + lost))) {
             found = voice;
@@ -282,9 +285,12 @@ static void go_on_from(layer_t *m, const evidence_t *e, int looked) {
     make_likely(m->belief, m->classes);
     if (!looked) return;
     const double young = 1 / (s->followed + 1), rate = young > 0.005 ? young : 0.005;
+    const double few = (double)m->classes / (s->labels + (double)m->classes);
+    const double soon = 1 / (s->since + 1), cube = few * few * few, shift = cube < soon ? cube : soon;
+    const double level = shift > rate ? shift : rate;
     double spread = 0, next_to = 0, after_next = 0;
     for (Py_ssize_t k = 0; k < m->classes; k++) {
-        m->mean[k] += rate * (e->now[k] - m->mean[k]);
+        m->mean[k] += level * (e->now[k] - m->mean[k]);
         const double off = e->now[k] - m->mean[k];
         spread += off * off;
         next_to += off * m->off[k];
@@ -296,6 +302,7 @@ static void go_on_from(layer_t *m, const evidence_t *e, int looked) {
     s->follows += rate * (next_to - s->follows);
     s->lingers += rate * (after_next - s->lingers);
     s->followed += 1;
+    s->since += 1;
 }
 
 /* ---- labels -------------------------------------------------------------------------------- */
@@ -326,7 +333,7 @@ static void take_down(fixed_t *s, const double *said, Py_ssize_t classes, Py_ssi
 
 /* Who was right; leaves in `found` what all evidence together says. */
 static void judge(layer_t *m, const evidence_t *e, Py_ssize_t truth, double new, double *found) {
-    const int voices = *e->label >= 0 ? 2 : 1;
+    const int voices = label_speaks(e) ? 2 : 1;
     int hit[2] = {0, 0};
     take_down(m->fixed, e->said, m->classes, truth);
     for (int voice = 0; voice < voices; voice++) {
@@ -408,6 +415,8 @@ static void learn_truth(layer_t *m, const evidence_t *e, int predictor, Py_ssize
     if (*e->label >= 0) count_stay(m, e, truth, new);
     for (Py_ssize_t k = 0; k < m->classes; k++) m->frequency[k] *= 0.999;
     m->frequency[truth] += 1;
+    s->labels += 1;
+    s->since = 0;
     if (s->label < 0 || fabs(s->time_ms - *e->time_ms) <= fabs(s->time_ms - s->label_ms)) {
         s->label = (double)truth;
         s->label_ms = *e->time_ms;

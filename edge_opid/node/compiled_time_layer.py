@@ -23,6 +23,7 @@ from edge_opid.node.time_layer import (
     Evidence,
     Floats,
     TimeLayer,
+    labels_of,
     order_of_scores,
 )
 
@@ -165,6 +166,7 @@ def flattened(saved: Mapping[str, Any]) -> Iterator[float]:
     yield from (label, label_ms, learned_ms is not None, learned_ms or 0)
     yield from saved["readings"]
     yield from saved["order"]
+    yield from labels_of(saved)
     yield from saved["frequency"]
     yield from then
     for each in saved["logits"]:
@@ -189,6 +191,7 @@ def _named(numbers: array[float], classes: int) -> dict[str, Any]:
     label, label_ms, learned, learned_ms = map(int, take(4))
     seen, time_ms, rhythm_ms = take(3)
     followed, *order = take(4)
+    labels = [int(each) for each in take(2)]
     frequency, then = take(classes), take(classes)
     return {
         "weights": weights,
@@ -201,5 +204,6 @@ def _named(numbers: array[float], classes: int) -> dict[str, Any]:
         "readings": [int(seen), int(time_ms), rhythm_ms],
         "logits": [take(classes) for _ in range(4)],
         "order": [int(followed), *order],
+        "labels": labels,
         "held": [[take(2) for _ in range(AGES)] for _ in range(classes)],
     }

@@ -155,6 +155,11 @@ class Evidence(NamedTuple):
         return self.numbers[-2]
 
     @property
+    def label_speaks(self) -> bool:
+        """Whether the last label says more than which classes are frequent: not without order."""
+        return self.label >= 0 and self.stays > 0
+
+    @property
     def time_ms(self) -> int:
         """Of the instance."""
         return int(self.numbers[-1])
@@ -225,6 +230,8 @@ class TimeLayer:
         self._followed = 0
         self._spread = self._follows = self._lingers = 0.0
         """Mean squares: of the logits, of neighbours together, and of next neighbours."""
+        self._labels = self._since = 0
+        """Labels so far, and readings since the last one came."""
 
     # -- predicting ----------------------------------------------------------------------------
 
@@ -269,7 +276,7 @@ class TimeLayer:
     def _leader(self, seen: Evidence) -> int:
         """Who is asked: all evidence together, unless a part of it has been right more often."""
         leader, most = ALL, 0.0
-        for voice in (MODEL, LABEL) if seen.label >= 0 else (MODEL,):
+        for voice in (MODEL, LABEL) if seen.label_speaks else (MODEL,):
             won, lost = self._against[voice]
             if won - lost > most and is_ahead(won, lost):
                 leader, most = voice, won - lost
@@ -330,7 +337,8 @@ class TimeLayer:
         if seen.predictor == PredictorName.FREQUENT:  # it has not looked at the reading
             return
         rate = max(FOLLOWED, 1 / (self._followed + 1))
-        mean = [m + rate * (a - m) for m, a in zip(self._mean, seen.now, strict=True)]
+        level = max(rate, self._shift())
+        mean = [m + level * (a - m) for m, a in zip(self._mean, seen.now, strict=True)]
         off = [a - m for m, a in zip(mean, seen.now, strict=True)]
         self._spread += rate * (added([a * a for a in off]) - self._spread)
         next_to = added([a * b for a, b in zip(off, self._off, strict=True)])
@@ -339,6 +347,18 @@ class TimeLayer:
         self._lingers += rate * (after_next - self._lingers)
         self._mean, self._before, self._off = mean, self._off, off
         self._followed += 1
+        self._since += 1
+
+    def _shift(self) -> float:
+        """How fast the mean of the logits has to follow what the last label has done to it.
+
+        A label moves the scores of all readings alike, by much while its class has few. Measured
+        from where they were before, neighbours seem to go together, and any stream has an order.
+        The cube lets go soon, since in a true order the mean must not follow what lasts.
+        """
+        classes = len(self._mean)
+        few = classes / (self._labels + classes)
+        return min(few * few * few, 1 / (self._since + 1))
 
     def _past(self, time_ms: int) -> list[float]:
         """The belief of the last readings as logits, less what is forgotten by now."""
@@ -389,6 +409,7 @@ class TimeLayer:
             self._count_stay(seen, truth, new)
         self._frequency = [FREQUENCY_FADING * each for each in self._frequency]
         self._frequency[truth] += 1
+        self._labels, self._since = self._labels + 1, 0
         if self._label < 0 or abs(self._time_ms - seen.time_ms) <= abs(
             self._time_ms - self._label_ms
         ):  # nearer to now, whatever a clock that was wrong has called the other one
@@ -435,7 +456,7 @@ class TimeLayer:
         """
         self._record.take_down(seen.said.tolist(), truth)
         right, found = [], []
-        for voice in (MODEL, LABEL, ALL) if seen.label >= 0 else (MODEL, ALL):
+        for voice in (MODEL, LABEL, ALL) if seen.label_speaks else (MODEL, ALL):
             found = self._found_by(voice, seen)
             right.append(found.index(max(found)) == truth)
         for voice, hit in zip((MODEL, LABEL), right[:-1], strict=False):
@@ -508,7 +529,7 @@ class TimeLayer:
             + 4
             + len(self._kept)
         )
-        return 8 * (kept + classes * (2 * AGES + 6) + 2 * len(self._sharpness) + 9)
+        return 8 * (kept + classes * (2 * AGES + 6) + 2 * len(self._sharpness) + 11)
 
     def state(self) -> dict[str, Any]:
         """Plain values, for `restore`."""
@@ -524,6 +545,7 @@ class TimeLayer:
             "readings": [self._seen, self._time_ms, self._rhythm_ms],
             "logits": [self._belief, self._mean, self._off, self._before],
             "order": [self._followed, self._spread, self._follows, self._lingers],
+            "labels": [self._labels, self._since],
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -542,6 +564,7 @@ class TimeLayer:
         self._seen, self._time_ms, self._rhythm_ms = saved["readings"]
         self._belief, self._mean, self._off, self._before = map(list, saved["logits"])
         self._followed, self._spread, self._follows, self._lingers = saved["order"]
+        self._labels, self._since = labels_of(saved)
 
 
 class Record:
@@ -605,6 +628,11 @@ def octave(age_ms: int) -> float:
     """
     part, power = math.frexp(max(age_ms, AGE_MS) / AGE_MS)
     return min(AGES - 1.0, power + 2 * part - 2)
+
+
+def labels_of(saved: Mapping[str, Any]) -> Sequence[int]:
+    """Labels that a saved state has had, and readings since; an older one did not count them."""
+    return saved.get("labels") or (0, saved["order"][0])
 
 
 def order_of_scores(followed: float, spread: float, follows: float) -> float:
