@@ -17,7 +17,10 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
+from edge_opid.link.postponed import postponed
+
+with postponed("urllib.request"):  # which paho does not use here: see there
+    from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
