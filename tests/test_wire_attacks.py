@@ -543,3 +543,16 @@ def test_the_largest_promised_messages_fit() -> None:
 
 def _with_matrices(desired: Desired, matrices: dict[str, Matrix]) -> Desired:
     return replace(desired, weights=Weights("residual", matrices))
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"),
+    [(True, "type"), (1.0, "type"), ("1", "type"), (-1, "range"), (2**53, "range")],
+)
+def test_one_bad_count_among_good_ones_is_refused_by_name(count: Any, reason: str) -> None:
+    """Counts are checked together first: the one that does not fit must not hide among them."""
+    good: dict[str, Any] = {"readings": 7, "learned": 2**53 - 1, "duplicates": 0}
+    with pytest.raises(WireError, match=r"status\.counts\.stale") as caught:
+        Status(online=True, layout_version=1, model_version=1, counts={**good, "stale": count})
+    assert caught.value.reason == reason
+    assert Status(online=True, layout_version=1, model_version=1, counts=good).counts == good

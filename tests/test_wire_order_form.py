@@ -91,3 +91,14 @@ def test_what_no_message_may_hold_no_form_is_filled_in_with(field, value):
         replace(order, **{field: value})
     assert str(refused.value) == str(plainly.value)
     assert filled(OrderForm(order), order) == payload
+
+
+@pytest.mark.parametrize("field", ["version", "layout_version"])
+def test_a_flag_is_no_version_though_it_equals_one_that_was_packed_before(field):
+    """True == 1: what is remembered of 1 must not answer for it."""
+    order = decode(bytes.fromhex((GOLDEN / "desired.hex").read_text()), Desired)
+    form, numbers = OrderForm(order), {"version": 1, "layout_version": 1, "gather": 0}
+    packed = form.fill("street", "north", **numbers)
+    with pytest.raises(WireError, match="whole number"):
+        form.fill("street", "north", **{**numbers, field: True})
+    assert form.fill("street", "north", **numbers) == packed

@@ -76,7 +76,9 @@ def _address(site: str, node: str) -> bytes:
     return b"".join((*_pair("site", site), *_pair("node", node)))
 
 
+@lru_cache(maxsize=1_024, typed=True)  # typed: True is equal to 1, and is refused
 def _pair(name: str, value: Any) -> tuple[bytes, bytes]:
+    """One field: the nodes of a wave have mostly the same few numbers."""
     check, packed = _FIELDS[name]
     check(value, f"{Desired.kind}.{name}")
     return packed, pack(value)

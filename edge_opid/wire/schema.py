@@ -65,6 +65,9 @@ class Scalar(Field):
         return reader.value(where, *self.kinds)
 
 
+_WHOLE = frozenset((int,))  # and no bool, which is another type
+
+
 @dataclass(frozen=True)
 class Whole(Scalar):
     """A whole number. True is not one, although Python says so.
@@ -88,6 +91,11 @@ class Whole(Scalar):
             raise WireError(
                 "range", f"{where} must be from {self.low} to {self.high}, got {shown(value)}"
             )
+
+    def all_fit(self, values: Collection[Any]) -> bool:
+        if not values or not _WHOLE.issuperset(map(type, values)):
+            return False
+        return bool(self.low <= min(values) and max(values) <= self.high)
 
 
 _NUMBERS = frozenset((float, int))

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import islice
 
 from nacl.signing import SigningKey
@@ -29,6 +30,12 @@ from gateway.registry import NodeKey, OrderRecord
 from gateway.registry.due import DueTimes
 from gateway.registry.fleet import Fleet
 from gateway.registry.reports import next_version
+
+
+@lru_cache(maxsize=16_384)
+def _topic(site: str, node: str) -> str:
+    """Where a node's orders go: checked and spelled once for all orders to it."""
+    return str(Topic(site, node, Channel.DESIRED))
 
 
 class OrderPublisher:
@@ -90,8 +97,7 @@ class OrderPublisher:
         self._absent.discard(key)
 
     def _publication(self, key: NodeKey) -> Publish:
-        topic = str(Topic(*key, Channel.DESIRED))
-        return Publish(topic, self._fleet.orders[key].payload, retain=True)
+        return Publish(_topic(*key), self._fleet.orders[key].payload, retain=True)
 
     @property
     def waiting(self) -> int:

@@ -139,10 +139,15 @@ def _apply_returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: i
 
 def reconcile(fleet: Fleet, key: NodeKey, silent: Collection[str], now_ms: int) -> None:
     """What a status says of silence counts: an event may have met a broker without memory."""
-    for sensor in list(fleet.sensors[key].values()):
-        if sensor.state == SensorState.SILENT and sensor.id not in silent:
+    differing = [
+        sensor
+        for sensor in fleet.sensors[key].values()
+        if (sensor.state is SensorState.SILENT) != (sensor.id in silent)
+    ]
+    for sensor in differing:
+        if sensor.state is SensorState.SILENT:
             fleet.put(_after_event(sensor, SensorEvent.RETURNED, now_ms))
-        elif sensor.state in SPEAKING and sensor.id in silent:
+        elif sensor.state in SPEAKING:
             fleet.put(_after_event(sensor, SensorEvent.SILENT, now_ms))
 
 

@@ -27,6 +27,7 @@ from gateway.registry.records import (
     OrderRecord,
     Record,
     SensorRecord,
+    key_of,
 )
 
 AHEAD_MS = 3_600_000
@@ -147,8 +148,7 @@ class Fleet:
                 self.doubts[record.key] = record
             case _:
                 pass  # summaries and fits are only kept in the store
-        key = tuple(getattr(record, name) for name in record.KEY)
-        self._unsaved[type(record), key] = record
+        self._unsaved[type(record), key_of(record)] = record
 
     def _put_node(self, node: NodeRecord) -> None:
         before, layout = self.nodes.get(node.key), self.layouts.get(node.key)

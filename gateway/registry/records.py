@@ -22,8 +22,10 @@ little-endian float32 bytes, names are tuples of text, so that a store needs no 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from edge_opid.wire import SensorDescription
@@ -317,3 +319,25 @@ Record = (
     | LifeRecord
     | HeardRecord
 )
+
+
+def key_of(record: Any) -> tuple[Any, ...]:
+    """The values of the fields that tell a record from all others of its class.
+
+    >>> key_of(IssuedRecord("street", "north", 7)), key_of(HeardRecord.of("street", {}))
+    (('street', 'north'), ('street',))
+    """
+    kind = type(record)
+    getter = _KEY_GETTERS.get(kind) or _KEY_GETTERS.setdefault(kind, _key_getter(kind))
+    return getter(record)
+
+
+_KEY_GETTERS: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {}
+"""Made once for each class: every record that is put or saved is asked for its key."""
+
+
+def _key_getter(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    names: tuple[str, ...] = kind.KEY
+    if len(names) == 1:  # of one name `attrgetter` gives no tuple
+        return lambda record: (getattr(record, names[0]),)
+    return attrgetter(*names)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from sqlalchemy import RowMapping, Table
 
 from edge_opid.wire.schema import Checked
+from gateway.registry.records import key_of
 from gateway.store.errors import DatabaseError, RecordError
 
 INTEGER_END = 2**63
@@ -82,11 +83,6 @@ def record_of(kind: type[Any], table: Table, row: RowMapping) -> Any:
                 transient=False,
             ) from error
     return kind(**found)
-
-
-def key_of(record: Any) -> tuple[Any, ...]:
-    """The values of the fields that tell a record from all others of its class."""
-    return tuple(getattr(record, name) for name in record.KEY)
 
 
 def in_order(kind: type[Any], table: Table, rows: Iterable[RowMapping]) -> list[Any]:
@@ -191,6 +187,8 @@ def _described(kind: type[Checked]) -> ColumnCodec:
 
 
 def _an(kind: type[Any], value: Any) -> Any:
+    if type(value) is kind:  # as nearly always
+        return value
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         raise TypeError(f"must be {kind.__name__}, got {type(value).__name__}")
     return value

@@ -32,6 +32,7 @@ from gateway.registry import (
 from gateway.registry.archives import ArchiveRecord
 from gateway.registry.fleet import StoredFleet
 from gateway.registry.history import HourRecord, LifeRecord, MinutesRecord
+from gateway.registry.records import key_of
 from gateway.sites.census import Member
 from gateway.store import archives, commands, history, queries
 from gateway.store.commands import CommandRecord
@@ -39,7 +40,7 @@ from gateway.store.database import Database
 from gateway.store.errors import LeaderError, RecordError
 from gateway.store.leader import Leader, begin_epoch, check_epoch, lock_for
 from gateway.store.migrations import MIGRATIONS, Migration, migrate
-from gateway.store.rows import key_of, values_of
+from gateway.store.rows import values_of
 from gateway.store.sites import NOW_MS, SiteRow, end_tenures, read_members, read_sites
 from gateway.store.tables import CHANGES, EXAMPLES, SUMMARIES, TABLES
 
