@@ -4,9 +4,9 @@
 
 1. A Debian image is made, once (`image`).
 2. It boots, and the README's lines are carried out in it; the node is looked at (`trials`).
-3. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
-4. The plug is pulled, in rows of at most five, until there are so many pulls in all (`plug`).
-5. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
+3. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
+4. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
+5. The plug is pulled, in rows of at most ten, until there are so many pulls in all (`plug`).
 
 Every part that has succeeded is kept in the cache with what it was made of, and is not done again:
 the command can be interrupted at any time. `--anew` forgets what was found, not the image.
@@ -20,6 +20,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,7 @@ RUNTIME = (
 )
 PYTHON = "3.13"  # trixie's
 LOGGED_RATE = 40.0  # readings a second
-ROW = 5  # pulls of one life of the state, before it is compared
+ROW = 10  # pulls of one life of the state, before it is compared
 WRONG = ("lost", "twice", "other bits", "quarantined")
 Part = dict[str, Any]
 
@@ -278,16 +279,17 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=10.0, help="readings a second, while pulled")
     parser.add_argument("--anew", action="store_true", help="forget what was found")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the emulator is ended, too
     if not any(DIST.glob(f"opid-node_*_{given.arch}.deb")):
         sys.stderr.write(f"emulation: no package for {given.arch} in {DIST}: make wheels deb\n")
         return 2
     bench = Bench(ARCHITECTURES[given.arch], given.anew)
     bench.image()
     bench.once("day one", bench.day_one)
+    bench.once("upkeep", bench.upkeep)
     life = bench.once("life", lambda: bench.life(given.readings), readings=given.readings)
     points = bench.once("points", lambda: bench.points(life, given.points), points=given.points)
     bench.pull_until(given.pulls, given.rate)
-    bench.once("upkeep", bench.upkeep)
     for line in table(bench):
         print(f"{line.what:70} {line.figure}")
     return int(any(points.get(name) for name in WRONG))

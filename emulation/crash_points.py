@@ -34,6 +34,7 @@ from firmware_sim.live.timeless import but_for_times
 
 Acknowledged = Sequence[tuple[int, int]]
 """(bytes of the log, highest number acknowledged when it had them), both growing."""
+ON_THEIR_WAY = 100  # fewer than a source's window: what waits in its spool is not `pending`
 
 
 def watch(source: Source, log: Path, count: int, rate: float) -> list[tuple[int, int]]:
@@ -43,7 +44,8 @@ def watch(source: Source, log: Path, count: int, rate: float) -> list[tuple[int,
     rows = world.readings(count)
     sent = 0
     while sent < count or not source.drained():
-        due = min(count, int((time.monotonic() - began) * rate) + 1)
+        room = ON_THEIR_WAY - source.pending
+        due = min(count, int((time.monotonic() - began) * rate) + 1, sent + room)
         for values, label in rows[sent:due]:
             sent += 1
             source.send(values, label, time_ms=sent)

@@ -13,7 +13,6 @@ from emulation.architectures import Architecture
 CACHE = Path(os.environ.get("OPID_EMULATION", ".cache/emulation"))
 """What is made here is large and can be made again: git ignores it."""
 HANDLERS = Path("/proc/sys/fs/binfmt_misc")
-ARCHIVE = "http://deb.debian.org/debian"
 TOOLS = {
     "mmdebstrap": "mmdebstrap",
     "arch-test": "arch-test",  # without it mmdebstrap sets no foreign package up
@@ -31,8 +30,10 @@ def need(*programs: str) -> None:
     if missing:
         quiet = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600"]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ["apt-get", "install", *quiet, *missing]
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        for command in (["update", "-qq"], ["install", *quiet, *missing]):
+            subprocess.run(
+                ["apt-get", *command], env=environment, check=True, stdout=subprocess.DEVNULL
+            )
 
 
 def mirror() -> str:
@@ -42,7 +43,9 @@ def mirror() -> str:
         ["apt-get", "indextargets", *form], capture_output=True, text=True, check=True
     )
     found = [line for line in done.stdout.splitlines() if "security" not in line]
-    return found[0].rstrip("/") if found else ARCHIVE
+    if not found:
+        raise LookupError("apt-get knows no Debian archive: give it one and run apt-get update")
+    return found[0].rstrip("/")
 
 
 def source_line(release: str) -> str:

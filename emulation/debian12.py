@@ -22,7 +22,7 @@ from emulation.debian import CACHE, extracted, let_kernel_run
 from emulation.pages import RASPBERRY_PI, ROOT, commands
 
 RELEASE, SECTION = "bookworm", "With pip, 32 bits"
-NOT_HERE = ("systemctl", "opid-node status")
+NOT_HERE = ("systemctl", "ln -s", "opid-node status")
 
 
 def packages_of(line: str) -> list[str]:
@@ -41,6 +41,8 @@ def local(line: str, place: Path, root: Path) -> list[str]:
     words = [str(path) for word in words for path in _expanded(word)]
     if words[0] == "python3":
         words[0] = str(root / "usr/bin/python3")
+    if words[0] == "opid-node":
+        words[0] = str(place / "bin/opid-node")
     if "init" in words:
         words += ["--root", str(place / "machine")]
     if words[-1] == "check":

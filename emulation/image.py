@@ -21,6 +21,8 @@ from emulation.debian import CACHE, let_kernel_run, need, source_line
 GUEST = Path(__file__).parent / "guest"
 RELEASE = "trixie"  # Debian 13, and the Raspberry Pi OS that is made of it
 DISK_GB = 3
+# The index of the archive that `guest/furnish` leaves is what the documented steps install from.
+OPTIONS = ("--quiet", "--variant=minbase", "--skip=cleanup/apt/lists")
 DISK, KERNEL, INITRD = "disk.img", "vmlinuz", "initrd.img"  # the latter two as Debian calls them
 SYSTEM = "systemd-sysv udev dbus sudo python3 kmod iproute2 initramfs-tools e2fsprogs"
 ARCHIVED = (
@@ -55,7 +57,7 @@ def bootable(architecture: Architecture) -> Image:
 
 def ingredients(architecture: Architecture) -> str:
     """A digest of everything that decides what an image is."""
-    what = (architecture.debian, architecture.kernel, RELEASE, DISK_GB, SYSTEM, ARCHIVED)
+    what = (architecture.debian, architecture.kernel, RELEASE, DISK_GB, SYSTEM, ARCHIVED, OPTIONS)
     found = hashlib.sha256(str(what).encode())
     for file in sorted(GUEST.iterdir()):
         found.update(file.read_bytes())
@@ -75,7 +77,7 @@ def _make(architecture: Architecture, folder: Path) -> None:
         f'--customize-hook={GUEST / "lend"} "$1" back',
         f'--customize-hook={GUEST / "furnish"} "$1"',
     ]
-    options = ["--quiet", "--variant=minbase", f"--arch={architecture.debian}", *hooks]
+    options = [*OPTIONS, f"--arch={architecture.debian}", *hooks]
     command = ["mmdebstrap", *options, f"--include={include}", RELEASE, str(root)]
     environment = {**os.environ, "ARCHIVED": ARCHIVED}
     subprocess.run([*command, source_line(RELEASE)], env=environment, check=True)

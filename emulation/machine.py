@@ -136,11 +136,7 @@ class Machine:
         self, command: str, user: str = "root", seconds: float = 600.0, *, check: bool = True
     ) -> Answer:
         """A shell's command inside the machine."""
-        self._asked += 1
-        number = self._asked
-        waiting = self._answers[number] = queue.SimpleQueue()
-        request = {"id": number, "user": user, "command": command, "seconds": seconds}
-        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        waiting = self._ask(command, user, seconds)
         deadline = time.monotonic() + seconds + 60.0
         while True:
             try:
@@ -154,6 +150,14 @@ class Machine:
             raise MachineError(f"{command!r} as {user} gave {answer.code}:\n{answer.out}")
         return answer
 
+    def _ask(self, command: str, user: str, seconds: float) -> queue.SimpleQueue[Answer]:
+        """Give the machine a command; where its answer will be."""
+        self._asked += 1
+        waiting = self._answers[self._asked] = queue.SimpleQueue()
+        request = {"id": self._asked, "user": user, "command": command, "seconds": seconds}
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        return waiting
+
     def pull_plug(self) -> None:
         """Power off as a storm does it: the emulator is gone, and all it had not written."""
         if self._process is not None:
@@ -165,7 +169,7 @@ class Machine:
     def shut_down(self, seconds: float = 600.0) -> None:
         """Power off as an owner does it."""
         assert self._process is not None
-        self.run("systemctl --no-block poweroff")
+        self._ask("systemctl --no-block poweroff", "root", seconds)  # may be off before it answers
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -70,8 +70,8 @@ def _work(machine: Machine, sender: Sender, found: Pulls, chance: random.Random 
         found.at_boot += 1
         time.sleep(chance.uniform(0.0, 1.2 * max(found.first_ack_s, default=60.0)))
         return
-    before = sender.acknowledged
-    wait_until(lambda: sender.acknowledged > before, "the node gets on", WAIT_S, pause_s=0.1)
+    before = sender.answers
+    wait_until(lambda: sender.answers > before, "the node gets on", WAIT_S, pause_s=0.1)
     found.first_ack_s.append(machine.since_power_on())
     time.sleep(0.0 if chance is None else chance.uniform(0.0, LONGEST_S))
 
@@ -93,9 +93,9 @@ class Sender(threading.Thread):
             self.sent += 1
 
     @property
-    def acknowledged(self) -> int:
-        """How many readings the node has confirmed."""
-        return self.sent - self._source.pending
+    def answers(self) -> int:
+        """How often the node has confirmed what it had not confirmed before."""
+        return self._source.counters.acknowledged
 
     def end(self) -> None:
         """Send no more."""

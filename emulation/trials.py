@@ -105,7 +105,8 @@ class Trials:
         lines = commands(page.read_text("utf-8"), heading)
         for line in lines:
             began = time.monotonic()
-            self.machine.run(line, user="pi", seconds=3 * WAIT_S)
+            # A pipe fails with any of its commands: a person would see what it says.
+            self.machine.run(f"set -o pipefail; {line}", user="pi", seconds=3 * WAIT_S)
             yield Found(f"{page.name}: {line}", f"ok, {time.monotonic() - began:.0f} s")
 
     def show(self, name: str) -> str:
@@ -158,15 +159,15 @@ class Trials:
             yield ear
 
     def source(self, spool: str) -> Source:
-        """A script on the host that sends to the node of this machine."""
-        return connect(
-            world.SITE,
-            world.NODE,
-            world.SOURCE,
-            self.folder / spool,
-            port=self.machine.port,
-            leave_s=120.0,
+        """A script on the host that sends to the node of this machine.
+
+        It tries again soon: the emulator takes its connections before the machine does.
+        """
+        broker = MqttOptions(
+            client_id="script", host="127.0.0.1", port=self.machine.port, reconnect_most_s=5.0
         )
+        folder = self.folder / spool
+        return connect(world.SITE, world.NODE, world.SOURCE, folder, broker, leave_s=120.0)
 
     def configure(self, text: str) -> None:
         """Another `node.toml`, with the state on the second disk, begun anew."""

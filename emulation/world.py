@@ -39,11 +39,11 @@ def settings(
 
 
 def readings(count: int) -> list[tuple[dict[str, float], str]]:
-    """The first readings of the world, with their labels."""
-    rng = np.random.default_rng(SEED)
-    values, labels = rng.normal(size=(count, 3)), rng.integers(0, len(CLASSES), count)
-    rows = [dict(zip(SENSORS, map(float, row), strict=True)) for row in values]
-    return list(zip(rows, (CLASSES[label] for label in labels), strict=True))
+    """The first readings of the world, with their labels: the same, however many are asked for."""
+    found = np.random.default_rng(SEED).normal(size=(count, len(SENSORS) + 1)).tolist()
+    return [
+        (dict(zip(SENSORS, values, strict=True)), CLASSES[chance > 0]) for *values, chance in found
+    ]
 
 
 class Undisturbed:

@@ -161,10 +161,14 @@ def test_uninstalling_leaves_nothing_of_what_init_made(tmp_path) -> None:
     assert len(made) >= 3
     for later in ("opt", "var/cache"):  # the environment, which pip made; the program, compiled
         (root / later / "opid-node").mkdir(parents=True)
+    link = root / "usr/local/bin/opid-node"  # by docs/raspberry-pi.md
+    link.parent.mkdir(parents=True)
+    link.symlink_to("/opt/opid-node/bin/opid-node")
     for line in re.findall(r"(?m)^pi@north:~ \$ sudo (rm .*)$", page("docs/upgrade.md")):
         words = [f"{root}{word}" if word.startswith("/") else word for word in shlex.split(line)]
         subprocess.run(words, check=True, timeout=10)
-    assert [each for each in root.rglob("*") if each.is_file() and "opid" in each.name] == []
+    left = [each for each in root.rglob("*") if each.is_file() or each.is_symlink()]
+    assert [each for each in left if "opid" in each.name] == []
 
 
 def test_every_package_says_where_to_start_and_its_links_lead_somewhere() -> None:

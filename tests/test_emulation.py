@@ -7,7 +7,9 @@ import struct
 
 import pytest
 
+from edge_opid.config.service import parse_config
 from emulation import __main__ as make_pi
+from emulation import world
 from emulation.architectures import ARM64
 from emulation.crash_points import must_have
 from emulation.pages import NODE, RASPBERRY_PI, README, TFLITE, UPGRADE, commands
@@ -162,4 +164,12 @@ def test_pulls_of_earlier_runs_count(bench, monkeypatch):
     monkeypatch.setattr(make_pi.Bench, "pulls", pulls)
     for asked in (2, 20, 20):
         bench().pull_until(asked, rate=10.0)
-    assert rows == [(0, 2), (1, 5), (2, 5), (3, 5), (4, 3)]
+    assert rows == [(0, 2), (1, 10), (2, 8)]
+
+
+def test_the_world_is_the_same_however_much_of_it_is_asked_for():
+    """A machine is told it in one piece, and the undisturbed node reading by reading."""
+    assert world.readings(1_000)[:7] == world.readings(7)
+    node = parse_config(world.settings(), {}).node
+    by_one, at_once = world.Undisturbed(node, boot=1), world.Undisturbed(node, boot=1)
+    assert [by_one.after(count) for count in range(30)][-1] == at_once.after(29)

@@ -107,6 +107,7 @@ at_home() {                          # the node north of docs/labels.md, and its
     python "$SUPPORT/porch.py" 2
     mkdir -p "$ROOT/opt/opid-node/bin"
     ln -s "$(type -P opid-node)" "$ROOT/opt/opid-node/bin/opid-node"
+    ln -s "$ROOT/opt/opid-node/bin/opid-node" "$ROOT/usr/local/bin/"
     touch "$ROOT/etc/systemd/system/opid-node.service"
 }
 
@@ -159,4 +160,8 @@ a_gateway() {                        # of the node at home, which has no passwor
     systemctl start opid-gateway
 }
 
-online() { [ "$(opid-gateway node list "$1" | grep -c ' yes ')" = "$2" ]; }
+online() {                           # so many nodes are, and each has what was sent to it
+    listed=$(opid-gateway node list "$1") || return 1
+    [ "$(printf '%s\n' "$listed" | grep -c ' yes ')" = "$2" ] || return 1
+    ! printf '%s\n' "$listed" | grep -q '(has '
+}

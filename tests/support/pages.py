@@ -59,8 +59,9 @@ DONE = "-- done"
 PROMPT = re.compile(r"^(?:\w+@\w+:~ )?\$ ")
 REFUSAL = re.compile(r"opid-\w+: ")
 ADDED = "added to "
-ABSOLUTE = re.compile(r"(?<![\w./}-])/(?=(?:etc|var|opt|run|backup)\b)")
-FOLDERS = ("etc/systemd/system", "run", "backup", "var/backups")  # that a machine has
+ABSOLUTE = re.compile(r"(?<![\w./}-])/(?=(?:etc|var|opt|run|backup|usr/local)\b)")
+# That a machine has.
+FOLDERS = ("etc/systemd/system", "run", "backup", "var/backups", "usr/local/bin")
 TYPED_FOR_LONG_S = 540  # a machine may be very busy
 ELSEWHERE = {
     r"make demo": "tests/test_sim_demo.py plays its scenario",
