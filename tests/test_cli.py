@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from support.mosquitto import HOST, Mosquitto
 from support.state_folder import live
 
 from edge_opid.cli import main
+from edge_opid.cli.label import typed_stretch
 from edge_opid.link.background import BackgroundLink
 from edge_opid.store.real_disk import RealDisk
 from edge_opid.wire import Ack, Channel, NodeTopics, Reading, Status, decode, encode
@@ -272,6 +274,33 @@ def test_a_time_at_the_end_of_the_calendar_is_one_sentence(tmp_path, time):
     assert done.returncode == 2
     assert done.stderr.startswith("opid-node: --at must be like 14:05")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "begin", "until", "meant"),
+    [
+        ("18 17:00", "14:00", "16:00", ("18 14:00", "18 16:00")),
+        ("18 15:30", "14:00", "16:00", ("17 14:00", "17 16:00")),
+        ("18 13:00", "14:00", "16:00", ("17 14:00", "17 16:00")),
+        ("18 08:00", "22:00", "06:00", ("17 22:00", "18 06:00")),
+        ("18 23:30", "23:00", "01:00", ("17 23:00", "18 01:00")),
+        ("18 15:30", "14:00", None, ("18 14:00", None)),
+        ("18 13:00", "14:00", None, ("17 14:00", None)),
+        ("18 15:30", "2026-11-18 14:00", "2026-11-18 16:00", ("18 14:00", "18 16:00")),
+    ],
+)
+def test_hours_without_a_date_are_of_the_last_such_stretch_that_is_over(now, begin, until, meant):
+    """At half past three, 14:00 to 16:00 began today and had ended yesterday: refused."""
+
+    def of(text: str | None) -> int | None:
+        when = None if text is None else datetime.strptime(f"2026-11-{text}", "%Y-%m-%d %H:%M")
+        return when and round(1000 * when.timestamp())
+
+    now_s = of(now) / 1000
+    assert typed_stretch((begin, "--from"), (until, "--until"), lambda: now_s) == (
+        of(meant[0]),
+        of(meant[1]),
+    )
 
 
 def test_export_writes_through_no_planted_link(tmp_path):

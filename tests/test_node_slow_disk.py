@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from support.links import WAIT_S, visitor, wait_until
+from support.links import WAIT_S, take, visitor
 from support.mosquitto import Mosquitto
 
 from edge_opid.config.service import load_config
 from edge_opid.service.systemd import Systemd
 from edge_opid.service.wiring import open_loop
 from edge_opid.store import RealDisk
-from edge_opid.wire import Ack, Channel, NodeTopics, Reading, decode, encode
+from edge_opid.wire import Ack, Channel, NodeTopics, Reading, Status, decode, encode
 from firmware_sim.live.toml import toml_table
 
 TOPICS = NodeTopics("farm", "n1")
@@ -47,11 +47,12 @@ def test_a_slow_card_costs_time_and_no_connection(
 
     with Mosquitto(tmp_path / "broker") as broker:
         config = load_config(node_toml(tmp_path, broker.port, keepalive_s), {})
-        acks = str(TOPICS.to(Channel.ACK, "s"))
-        with visitor(broker.port, acks) as person, open_loop(config, Systemd({})) as loop:
+        acks, status = str(TOPICS.to(Channel.ACK, "s")), str(TOPICS.to(Channel.STATUS))
+        with visitor(broker.port, acks, status) as person, open_loop(config, Systemd({})) as loop:
             runner = threading.Thread(target=loop.run)
             runner.start()
-            wait_until(lambda: loop.connection()["connected"], "the node is connected")
+            (first,) = take(person, 1)  # it speaks after it has subscribed
+            assert decode(first.payload, Status).online
             monkeypatch.setattr(RealDisk, "sync", sync)
             topic, last = str(TOPICS.to(Channel.READING, "s")), 0
             for seq in range(1, READINGS + 1):
@@ -60,7 +61,7 @@ def test_a_slow_card_costs_time_and_no_connection(
             deadline = time.monotonic() + WAIT_S
             while last < READINGS and time.monotonic() < deadline:
                 delivery = person.poll(0.1)
-                if delivery is not None:
+                if delivery is not None and delivery.topic == acks:
                     last = max(last, decode(delivery.payload, Ack).seq)
             health = loop.health(0)
             monkeypatch.setattr(RealDisk, "sync", plain)

@@ -62,8 +62,7 @@ def meant(given: Namespace, config: ServiceConfig, now_s: Callable[[], float]) -
         raise SettingError("CLASS", f"{given.label!r} is not one of this node's classes: {known}")
     instance = None if given.instance is None else parse_instance(given.instance)
     at_ms = typed_millis(given.at, "--at", now_s)
-    from_ms = typed_millis(given.begin, "--from", now_s)
-    until_ms = typed_millis(given.until, "--until", now_s)
+    from_ms, until_ms = typed_stretch((given.begin, "--from"), (given.until, "--until"), now_s)
     if given.undo:
         return Undo(instance, at_ms, from_ms, until_ms)
     return Label(given.label, instance, at_ms, from_ms, until_ms)
@@ -89,12 +88,25 @@ def typed_millis(text: str | None, option: str, now_s: Callable[[], float]) -> i
         ) from None
 
 
+def typed_stretch(
+    begin: tuple[str | None, str], until: tuple[str | None, str], now_s: Callable[[], float]
+) -> tuple[int | None, int | None]:
+    """From when until when, each with the name of its option.
+
+    Hours without a date are of the last such stretch that is over: at half past three, 14:00 to
+    16:00 was yesterday, and in the morning 22:00 to 06:00 was last night.
+    """
+    until_ms = typed_millis(*until, now_s)
+    ended_s = now_s() if until_ms is None else until_ms / 1000
+    return typed_millis(*begin, lambda: ended_s), until_ms
+
+
 def _millis_of_moment(text: str, now_s: Callable[[], float]) -> int:
     found = _parsed(text)
-    if found.year == 1900:  # an hour of today, or of yesterday where today's is still to come
-        today = datetime.fromtimestamp(now_s()).astimezone()
-        found = found.replace(year=today.year, month=today.month, day=today.day)
-        found = found - timedelta(days=1) if found.astimezone() > today else found
+    if found.year == 1900:  # the last such hour: today's, or yesterday's if that is still to come
+        now = datetime.fromtimestamp(now_s()).astimezone()
+        found = found.replace(year=now.year, month=now.month, day=now.day)
+        found = found - timedelta(days=1) if found.astimezone() > now else found
     return round(1000 * found.timestamp())
 
 

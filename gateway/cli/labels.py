@@ -13,7 +13,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from edge_opid.cli.label import typed_millis
+from edge_opid.cli.label import typed_millis, typed_stretch
 from edge_opid.errors import OpidError
 from edge_opid.wire import Label, encode
 from gateway.cli.context import CommandContext, OperatorError, find_node, open_context
@@ -76,12 +76,12 @@ def _label(
         if said["label"] not in classes:
             known = ", ".join(classes) or "none: it is in no group"
             raise OperatorError(f"{said['label']!r} is not a class of {'/'.join(key)} ({known})")
-        times = [
-            typed_millis(said.get(name), name, time.time) for name in ("time", "from", "until")
-        ]
-        if times[0] is None and times[1] is None:
+        at_ms = typed_millis(said.get("time"), "time", time.time)
+        begin, until = ((said.get(name), name) for name in ("from", "until"))
+        from_ms, until_ms = typed_stretch(begin, until, time.time)
+        if at_ms is None and from_ms is None:
             raise OperatorError("neither time nor from is given")
-        return key, Label(said["label"], None, *times)
+        return key, Label(said["label"], None, at_ms, from_ms, until_ms)
     except OpidError as error:
         raise OperatorError(f"{path}, line {number}: {error}; nothing was sent") from error
 

@@ -1,4 +1,4 @@
-"""The source `porch` of docs/labels.md: twenty readings, some of this afternoon, most of now."""
+"""The source `porch` of docs/labels.md: twenty readings, some of an afternoon, most of now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import paho.mqtt.client as paho
 
-from edge_opid.cli.label import typed_millis
+from edge_opid.cli.label import typed_millis, typed_stretch
 from edge_opid.wire import Reading, encode
 
 READINGS = 20
@@ -16,9 +16,11 @@ READINGS = 20
 
 def times_ms() -> list[int]:
     """Of every reading: first the hours that the page names, then now."""
-    hours = [typed_millis(hour, "--at", time.time) for hour in ("14:00", "14:05", "15:00")]
-    now_ms = int(1000 * time.time())
-    return [*filter(None, hours), *(now_ms + n for n in range(READINGS - len(hours)))]
+    now_s = time.time()
+    until = "16:00", "--until"
+    stretch = (typed_stretch((hour, "--from"), until, lambda: now_s) for hour in ("14:00", "15:00"))
+    hours = [typed_millis("14:05", "--at", lambda: now_s), *(begin for begin, _ in stretch)]
+    return [*sorted(hours), *(int(1000 * now_s) + n for n in range(READINGS - len(hours)))]
 
 
 def main(boot: int) -> None:
