@@ -381,6 +381,20 @@ def test_another_plan_of_who_vanishes_is_another_split_of_the_same_columns() -> 
     assert same_bits(again, planned)
 
 
+def test_a_replacement_in_the_file_inherits_what_models_are_tried_on() -> None:
+    """What the old sensor said counts as said by the new one when a gateway's weights are judged."""
+    rig = lived()
+    heir, _ = restarted(rig, (A, B, replace(D, role="c", replaces="c")))
+    before, now = (each.node.state.trial.state()["kept"] for each in (rig, heir))
+    assert [sensors for sensors, _, _ in before if sensors] == [["a", "b", "c"]]
+    assert [sensors for sensors, _, _ in now if sensors] == [["a", "b", "d"]]
+    for (_, said, truth), (_, moved, label) in zip(before, now, strict=True):
+        old, new = np.frombuffer(said), np.frombuffer(moved)
+        same = (old[2] - C.reference) / C.scale
+        assert (new[2] - D.reference) / D.scale == pytest.approx(same)
+        assert (list(new[:2]), label) == (list(old[:2]), truth)
+
+
 def test_a_sensor_of_another_id_in_the_same_role_takes_over_without_being_told() -> None:
     """Columns are roles: whoever swaps the id alone means a replacement."""
     again, told = restarted(lived(), (A, B, replace(D, role="c")))

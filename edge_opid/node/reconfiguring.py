@@ -95,6 +95,7 @@ def _take_layout(
     if local_models.full.sensors != columns.sensors:
         state.pushed_models.clear(state.scoreboard)
         state.doubt = None
+    state.trial.follow(before, local_models.sensors, local_models.unlike)
     _forget_scales_of(state, before)
     if not changed:
         return noted_rescues(rescued)
