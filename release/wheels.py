@@ -7,9 +7,10 @@
 2. `optional = true` lets an install without a compiler succeed; here it would give a wheel with an
    ARM tag and no library. So each wheel is looked into: its library, the machine that is for, the
    glibc it needs, the tag, the bill of materials.
-3. Each is run: the golden bits of the C file (`edge_opid.learner.golden_bits`), under emulation
-   where the machine is another. There is no Python for musl in Debian, so that library is only
-   loaded, by musl's own loader.
+3. Each is run: the golden bits of the C file (`golden_bits` of learner and node), under emulation
+   where the machine is another. There is no Python for musl in Debian: musl's own loader says that
+   it finds everything, and then the same bytes are run in a Python for glibc, which has what they
+   need of a C library, too.
 4. Everything is built a second time, elsewhere, and must have the same digest.
 
 The wheels, the sdist and `SHA256SUMS` are left in the folder, and a table is printed.
@@ -46,12 +47,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ROOT / "pyproject.toml"
 PACKAGES = ("edge_opid", "gateway", "firmware_sim")
 BESIDE = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE")
-GOLDEN = ["-P", "-m", "edge_opid.learner.golden_bits"]
+GOLDEN = [["-P", "-m", f"edge_opid.{each}.golden_bits"] for each in ("learner", "node")]
 RELEASE = "bookworm"  # its Python is 3.11, the oldest that the wheels are for
 GOLDEN_PACKAGES = ("python3", "libpython3-dev", "python3-numpy")
 SMALL = f"-Wl,-s,--gc-sections,-u,{ENTRY}"
 """Without what ziglang brings along and nobody calls (250 kB on 32 bits); but keep the way in."""
-MUSL_LOADER = "lib/ld-musl-aarch64.so.1"
+MUSL_LOADER, MUSL_NAME = "lib/ld-musl-aarch64.so.1", "libc.so"
 
 
 def source_date() -> int:
@@ -154,23 +155,38 @@ def golden_root(architecture: Architecture) -> Path:
 
 
 def try_out(wheel: Path, target: Target) -> str:
-    """The golden bits of this wheel's library, or how far it could be tried; for the table."""
+    """The golden bits of this wheel's library; for the table."""
     with tempfile.TemporaryDirectory() as name:
-        shutil.unpack_archive(wheel, name, "zip")
-        if target.is_musl:
-            return load_with_musl(Path(name))
+        unpacked = Path(name) / "unpacked"
+        shutil.unpack_archive(wheel, unpacked, "zip")
         if target.emulated is None:
-            environment = {**os.environ, "PYTHONPATH": name}
-            run([sys.executable, *GOLDEN], environment, cwd=Path(name))
+            environment = {**os.environ, "PYTHONPATH": str(unpacked)}
+            for each in GOLDEN:
+                run([sys.executable, *each], environment, cwd=unpacked)
             return f"bits ok, Python {sys.version_info.major}.{sys.version_info.minor}"
-        root = golden_root(target.emulated)
-        done = run_python(target.emulated, root, GOLDEN, path=[Path(name)], check=False)
-        if done.returncode:
-            raise WheelError(f"{wheel.name} under {target.emulated.user_emulator}:\n{done.stdout}")
-        return "bits ok, emulated, Python 3.11"
+        root, libraries = golden_root(target.emulated), []
+        if target.is_musl:
+            load_with_musl(unpacked)
+            libraries = [stand_in_for_musl(root, Path(name) / "libraries")]
+        for each in GOLDEN:
+            done = run_python(
+                target.emulated, root, each, path=[unpacked], libraries=libraries, check=False
+            )
+            if done.returncode:
+                emulator = target.emulated.user_emulator
+                raise WheelError(f"{wheel.name} under {emulator}:\n{done.stdout}")
+        loaded = "musl loads it; bits ok with glibc" if target.is_musl else "bits ok"
+        return f"{loaded}, emulated, Python 3.11"
 
 
-def load_with_musl(unpacked: Path) -> str:
+def stand_in_for_musl(root: Path, folder: Path) -> Path:
+    """A folder in which glibc has musl's name: the loader finds that it has it already."""
+    folder.mkdir()
+    (folder / MUSL_NAME).symlink_to(root / "lib" / ARM64.triplet / "libc.so.6")
+    return folder
+
+
+def load_with_musl(unpacked: Path) -> None:
     """Let musl's loader resolve what the library needs: all but what Python itself will offer."""
     root = golden_root(ARM64)
     command = [ARM64.user_emulator, "-L", str(root), str(root / MUSL_LOADER), "--list"]
@@ -182,7 +198,6 @@ def load_with_musl(unpacked: Path) -> str:
     missing = [line for line in missing if not re.search(r": _?Py\w+: symbol not found", line)]
     if missing or not any("libc" in line for line in said):
         raise WheelError("musl does not load the library:\n" + "\n".join(said))
-    return "loads, emulated; no Python to run"
 
 
 def main() -> int:
