@@ -68,6 +68,9 @@ def extracted(
         include = f"--include={','.join(packages)}"
         command = ["mmdebstrap", *options, include, release, str(root), source_line(release)]
         subprocess.run(command, check=True)
+        for name in ("bin", "lib", "sbin"):  # links that a package makes when it is set up
+            if not (root / name).exists():
+                (root / name).symlink_to(f"usr/{name}")
         made.write_text(wanted)
     return root
 
