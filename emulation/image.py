@@ -27,7 +27,7 @@ DISK, KERNEL, INITRD = "disk.img", "vmlinuz", "initrd.img"  # the latter two as 
 SYSTEM = "systemd-sysv udev dbus sudo python3 kmod iproute2 initramfs-tools e2fsprogs"
 ARCHIVED = (
     "mosquitto mosquitto-clients python3-venv python3-pip "
-    "python3-numpy python3-msgpack python3-paho-mqtt python3-nacl"
+    "python3-numpy python3-msgpack python3-paho-mqtt python3-nacl python3-cffi"
 )
 """What the documented steps may install: the machine reaches no other archive."""
 
