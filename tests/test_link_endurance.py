@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.raw_mqtt import PUBACK, proxy
 from test_link_mqtt import fake_broker, is_version_5
 
 from edge_opid.link import Connected, Disconnected
+from edge_opid.link.connection import Connection
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.packets import UsablePacket
 from edge_opid.reasons import LinkReason
@@ -115,6 +117,27 @@ def test_error_of_our_own_costs_a_connection_and_no_message(
         said = "the link failed: KeyError('a bug')"
         assert event == Disconnected(said, fault=True, kind=LinkReason.FAULT)
         link.check()  # it is alive
+
+
+def test_error_while_connecting_is_logged_with_where_it_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It happens in another thread: the log said `trace="NoneType: None"`, which finds no bug."""
+
+    def open_(_connection: Connection) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(logging.getLogger("edge_opid"), "propagate", True)
+    with Mosquitto(tmp_path) as broker, caplog.at_level("ERROR", "edge_opid"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "open", open_)
+            with link_to(broker.port) as link:
+                wait_until(lambda: link.counters.faults > 0, "a fault is counted")
+        faults = [each for each in caplog.records if each.getMessage() == "link fault"]
+        assert faults[0].exc_info is not None
+        assert isinstance(faults[0].exc_info[1], KeyError)
+        with link_to(broker.port) as link:  # and the next one is none the worse
+            link.wait_connected(WAIT_S)
 
 
 NONSENSE = {
