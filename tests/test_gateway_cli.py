@@ -31,6 +31,7 @@ from edge_opid.wire import (
     encode,
 )
 from gateway.__main__ import main
+from gateway.cli.changes import member_facts
 from gateway.cli.context import open_context
 from gateway.cli.wait import AwaitedWave, Deadline, wave_after
 from gateway.registry import SensorState, diagram
@@ -467,6 +468,17 @@ def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(fo
     apply_event(fleet, n1, SensorRetired("pm-n1", 10**12, "broken"), 10**12)
     assert wave_after(fleet, n1, "pm-n1").open == {n1: "is about to get a new layout"}
     assert wave_after(fleet, n2, "so-n2") == AwaitedWave(2)
+
+
+def test_a_node_that_is_forgotten_while_others_look_is_said_and_no_traceback(folder):
+    """One operator waits for a sensor or lists changes, another one forgets the node."""
+    n1 = SITE, "n1"
+    with open_context(folder / "gateway.toml") as context:
+        fleet = context.fleet()
+        fleet.forget(n1)
+        assert wave_after(fleet, n1, "so-n1").open == {n1: "has been forgotten meanwhile"}
+        change = context.store.change(2)
+        assert {each["node"] for each in member_facts(context, fleet, change)} == {"n2"}
 
 
 def test_following_a_change_ends_when_its_nodes_have_reported(opid, folder):
