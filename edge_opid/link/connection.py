@@ -272,6 +272,7 @@ class Connection:
             self._exchange.refuse(message, reason)
             return
         packet_id = self._next_packet_id() if qos else 0
+        self._exchange.mark_sent(message, packet_id, now_s)  # first: what fails now is sent again
         self._client.framed.write(
             publish_packet(
                 name,
@@ -282,7 +283,6 @@ class Connection:
                 properties=self._properties,
             )
         )
-        self._exchange.mark_sent(message, packet_id, now_s)
 
     def _next_packet_id(self) -> int:
         """One that no publication in flight has; the window leaves one free."""
