@@ -368,6 +368,23 @@ def test_every_account_that_init_makes_can_be_renewed(tmp_path, capsys):
     assert passwords(fleet) == after
 
 
+def test_accounts_of_a_site_with_its_own_broker_are_in_that_brokers_file(tmp_path, capsys):
+    """They were not found, and could neither be renewed nor, after a theft, be removed."""
+    fleet, central = tmp_path / "fleet", "mosquitto/passwords"
+    initialise(fleet, replace(PLAN, site_broker="192.168.7.2"))
+    before, names = passwords(fleet), (fleet / central).read_text()
+    assert main(["account", "renew", str(fleet), "street.north"]) == 0
+    assert main(["account", "remove", str(fleet), "street.south"]) == 0
+    own = fleet / "sites/street/passwords"
+    assert f"copy {own} to the site's broker as /etc/opid-broker/passwords" in (
+        capsys.readouterr().out
+    )
+    assert passwords(fleet)["street.north"] != before["street.north"]
+    assert "street.south" not in own.read_text()
+    assert "street.north:" in own.read_text()
+    assert (fleet / central).read_text() == names
+
+
 @pytest.mark.parametrize("verb", ["renew", "remove"])
 def test_a_misspelt_folder_does_not_come_into_being(tmp_path, capsys, verb):
     """`account remove /etc/opid-gatway n1` made that folder, and said that n1 is not in it."""

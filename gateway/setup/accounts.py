@@ -22,12 +22,13 @@ def renew_account(folder: Path, user: str) -> Path:
     """A new password; the file that holds it, to be carried to whoever logs in by this name."""
     folder = _folder_of_a_fleet(folder)
     with open_writer(folder) as writer:
-        lines = _lines(writer.read(PASSWORDS), user, folder)
+        passwords = password_file(folder, user)
+        lines = _lines(writer.read(passwords), user, folder / passwords)
         file, password = credentials_of(user), secrets.token_urlsafe(PASSWORD_BYTES)
         writer.rewrite(file, f"{user}\n{password}\n", SECRET)
         place = next(i for i, line in enumerate(lines) if line.startswith(f"{user}:"))
         lines[place] = password_line(user, password)
-        writer.rewrite(PASSWORDS, "".join(lines), SECRET)
+        writer.rewrite(passwords, "".join(lines), SECRET)
     return folder / file
 
 
@@ -37,15 +38,23 @@ def remove_account(folder: Path, user: str) -> list[str]:
     if user == GATEWAY or _is_gateway_of_a_site(user):
         raise FolderError("the gateway must be able to log in: renew its account instead")
     with open_writer(folder) as writer:
-        lines = _lines(writer.read(PASSWORDS), user, folder)
+        passwords = password_file(folder, user)
+        lines = _lines(writer.read(passwords), user, folder / passwords)
         gone = sorted(
             name for name in names_in("".join(lines)) if name == user or name.startswith(f"{user}.")
         )
         kept = [line for line in lines if line.partition(":")[0] not in gone]
         for name in gone:
             writer.discard(credentials_of(name))
-        writer.rewrite(PASSWORDS, "".join(kept), SECRET)
+        writer.rewrite(passwords, "".join(kept), SECRET)
     return gone
+
+
+def password_file(folder: Path, user: str) -> PurePosixPath:
+    """Where the broker of this user looks its name up: that of its site, or the central one."""
+    site, is_node, _ = user.partition(".")
+    own = PurePosixPath("sites") / site / "passwords"
+    return own if is_node and (folder / own).is_file() else PurePosixPath(PASSWORDS)
 
 
 def credentials_of(user: str) -> PurePosixPath:
@@ -73,13 +82,12 @@ def _is_gateway_of_a_site(user: str) -> bool:
     return user.startswith(f"{GATEWAY}-")
 
 
-def _lines(passwords: str, user: str, folder: Path) -> list[str]:
+def _lines(passwords: str, user: str, file: Path) -> list[str]:
     known = names_in(passwords)
     ours = user in OF_PEOPLE_AND_SERVICES or _is_gateway_of_a_site(user)
     ours |= 1 <= user.count(".") <= 2
     if user not in known or not ours:
         raise FolderError(
-            f"{folder / PASSWORDS} has no name {user!r} that init made; it has: "
-            f"{', '.join(sorted(known))}"
+            f"{file} has no name {user!r} that init made; it has: {', '.join(sorted(known))}"
         )
     return ended(passwords).splitlines(keepends=True)
