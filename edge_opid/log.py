@@ -86,8 +86,11 @@ def warning(event: str, **fields: object) -> None:
     _logger.warning(event, extra={"fields": fields})
 
 
-def error(event: str, *, trace: bool = False, **fields: object) -> None:
-    """Something is wrong that the node cannot put right alone."""
+def error(event: str, *, trace: bool | BaseException = False, **fields: object) -> None:
+    """Something is wrong that the node cannot put right alone.
+
+    `trace`: where it came from; the error itself where it is not being handled right now.
+    """
     _logger.error(event, extra={"fields": fields}, exc_info=trace)
 
 

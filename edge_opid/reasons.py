@@ -673,7 +673,8 @@ class LinkReason(Reason):
         "subscription-refused", ERROR, "subscription refused",
         "The broker does not allow this user to subscribe to a topic, so nothing is received on "
         "it.",
-        "Give the user read access to it in the broker's access rules.", LINK,
+        "Give the user read access to it in the broker's access rules; within a minute the broker "
+        "is asked again.", LINK,
     )  # fmt: skip
 
     # -- what came in and cannot be used

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from edge_opid.cli import prepare_streams
 from edge_opid.errors import ConfigError, RefusedError, missing_extra, sentence_of
 
 INTERRUPTED = 130  # as the shell calls it
@@ -20,6 +21,7 @@ INTERRUPTED = 130  # as the shell calls it
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit code."""
+    prepare_streams()
     try:
         return _obey(arguments)
     except ModuleNotFoundError as error:

@@ -339,6 +339,20 @@ def test_a_reader_that_has_seen_enough_and_ctrl_c_are_no_errors(tmp_path, capsys
     assert "must be a number from 0.001 to 100000, got 'fast'" in capsys.readouterr().err
 
 
+def test_a_closed_or_narrow_stdout_is_no_traceback(tmp_path):
+    """A supervisor closes stdout; an old terminal has no ✓: neither is a bug of ours."""
+    path, python = write_config(tmp_path), sys.executable
+    path.write_text(path.read_text().replace("fresh", "gemütlich ✓"))
+    closed = f"exec {python} -m edge_opid check {path} >&-"
+    done = subprocess.run(["bash", "-c", closed], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    latin = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [python, "-m", "edge_opid", "check", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=latin)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gem\\xfctlich \\u2713" in done.stdout
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write what is another user's")
 def test_what_root_writes_into_a_state_belongs_to_whom_the_folder_belongs(tmp_path):
     """`sudo opid-node classes …` begins a new journal file, which the service has to write."""

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from support.home import LIVE, RETAINED, payload
 from support.mosquitto import HOST, Mosquitto, free_port
 
+from edge_opid.cli.discover import known_of
 from edge_opid.config.service import parse_config
 from edge_opid.config.starting_file import starting_file
-from edge_opid.discovery import zigbee2mqtt
+from edge_opid.discovery import homeassistant, zigbee2mqtt
 from edge_opid.discovery.heard import Heard, HeardTopic
 from edge_opid.discovery.names import sensor_id, slug, unique
 from edge_opid.discovery.proposal import Known, propose, toml_lines
@@ -210,6 +211,56 @@ def test_more_than_a_node_can_hold_is_cut_and_said():
     assert text.count("a node has room for 160 sensors") == 200 - 160
 
 
+def test_a_sensor_takes_one_place_whatever_its_role_is_called():
+    """Its id and its role were counted as two: with 80 sensors, nothing more was proposed."""
+    heard = Heard()
+    heard.add("field/temp", b"1", retained=False, at_s=0.0)
+    names = frozenset(f"{what}-{number}" for number in range(159) for what in ("id", "role"))
+    assert "[[sensors]]" in written(heard, Known(names=names, sensors=159))
+    assert "room for 160 sensors" in written(heard, Known(names=names, sensors=160))
+    lines = "".join(f'[[sensors]]\nid = "s{n}"\nrole = "r{n}"\n' for n in range(100))
+    assert known_of(parse_config(whole_file(lines), {})).sensors == 100
+
+
+def test_a_field_that_a_file_cannot_hold_is_said_and_costs_nothing_else():
+    """JSON may escape half a character: `discover` ended in a traceback, and printed nothing."""
+    heard = Heard()
+    heard.add("field/box", b'{"half \\ud83d": 1, "temp": 2}', retained=False, at_s=0.0)
+    template = "{{ value_json['\\ud83d'] }}"
+    config = f'{{"state_topic": "field/other", "value_template": "{template}"}}'
+    heard.add("homeassistant/sensor/x/config", config.encode(), retained=True, at_s=0.0)
+    text = written(heard)
+    assert text.encode().count(b"not text that a file can hold") == 2
+    assert fields(text) == {("field/box", "temp"): "field-box-temp"}
+
+
+@pytest.mark.parametrize(
+    ("template", "path"),
+    [
+        ("{{ value_json['1'] }}", "1"),
+        ("{{ value_json[1] }}", "[1]"),
+        ("{{ value_json['a.b'] }}", None),
+        ("{{ value_json['[0]'] }}", None),
+        ("{{ value_json.a['b c'][2].d }}", "a.b c[2].d"),
+    ],
+)
+def test_a_template_is_understood_as_the_same_value_or_not_at_all(template, path):
+    """A path that leads elsewhere is a sensor that is never heard, and nobody is told."""
+    assert homeassistant._path(template) == path
+
+
+def test_a_payload_is_one_value_or_several_and_not_both():
+    """Two announcements contradict each other: the second sensor would never have had a value."""
+    heard = Heard()
+    for name, template in (("whole", "{{ value }}"), ("part", "{{ value_json.t }}")):
+        config = json.dumps({"state_topic": "field/box", "value_template": template})
+        heard.add(f"homeassistant/sensor/{name}/config", config.encode(), retained=True, at_s=0.0)
+    text = written(heard)
+    assert list(fields(text)) == [("field/box", "")]
+    assert len(parse_config(whole_file(text), {}).node.sensors) == 1
+    assert "field/box: t: another value of this topic is announced" in text
+
+
 def test_a_name_that_would_end_the_line_stays_in_it():
     """Anybody may call a device so; the file must still say what it says."""
     heard = Heard()
@@ -251,7 +302,8 @@ KEYS = st.sampled_from(
     (
         *("friendly_name", "definition", "exposes", "property", "type", "access", "features"),
         *("unit", "value_on", "value_off", "stat_t", "val_tpl", "dev", "name", "p", "cmps", "~"),
-        *("dn", "t", "ft", "tp", "sn", "Temperature", "a.b", "x[0]", "battery"),
+        *("dn", "t", "ft", "tp", "sn", "Temperature", "a.b", "x[0]", "[0]", "battery"),
+        "half of \ud83d",
     )
 )
 TEXTS = (
@@ -277,9 +329,10 @@ def test_whatever_devices_say_the_proposal_is_a_file_that_loads(messages):
     """Anybody may publish anything under these names."""
     heard = Heard()
     for topic, said, raw in messages:
-        data = str(said).encode() if raw else json.dumps(said).encode()
+        data = str(said).encode(errors="replace") if raw else json.dumps(said).encode()
         heard.add(topic, data, retained=raw, at_s=1.0)
     text = written(heard)
+    text.encode()
     tomllib.loads(text)
     if "[[sensors]]" in text:
         parse_config(whole_file(text), {})

@@ -409,7 +409,7 @@ def their_broker(folder: Path, port: int, where: str) -> Path:
         f"password_file {folder}/passwd\nacl_file {folder}/acl\n"
     )
     path = folder / "mosquitto.conf"
-    path.write_text(THEIRS.format(where=where.format(port=port), folder=folder))
+    path.write_text(THEIRS.format(where=where.format(port=port, more=free_port()), folder=folder))
     return path
 
 
@@ -445,7 +445,12 @@ def their_life(port: int) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "where", ["listener {port} 127.0.0.1", "port {port}\nbind_address 127.0.0.1"]
+    "where",
+    [
+        "listener {port} 127.0.0.1",
+        "port {port}\nbind_address 127.0.0.1",
+        "port {port}\nbind_address 127.0.0.1\nlistener {more} 127.0.0.1",
+    ],
 )
 def test_a_broker_that_others_use_serves_them_as_before_and_us_beside_them(tmp_path, where):
     """One set of rules for all listeners put their accounts out, or forced a client id on them."""
@@ -502,6 +507,34 @@ def test_a_broker_without_a_word_about_strangers_stays_as_open_as_it_was():
         "persistence false",
         "listener 1884",
     ]
+
+
+@pytest.mark.parametrize(
+    ("named", "listener"),
+    [
+        ("port 1882", "listener 1882"),
+        ("port 1882\nbind_address 10.0.0.5", "listener 1882 10.0.0.5"),
+        ("bind_address 10.0.0.5", "listener 1883 10.0.0.5"),
+    ],
+)
+@pytest.mark.parametrize("others", ["", "listener 9001\nprotocol websockets\n"])
+def test_a_listener_of_the_old_spelling_is_kept_beside_the_others(named, listener, others):
+    """`port 1883` and a websocket beside it: everybody on 1883 was put out, and `bind_address`
+    alone became a listener for this machine, open to everybody on it.
+    """
+    text = with_listener(f"{named}\npassword_file p\n{others}", "listener 1884\n", 1884)
+    expected = ["per_listener_settings true", listener, "password_file p"]
+    if others:
+        expected += ["listener 9001", "password_file p", "protocol websockets"]
+    assert text.splitlines() == [*expected, "listener 1884"]
+    port = int(listener.split()[1])
+    with pytest.raises(FolderError, match=f"port {port} is used"):
+        with_listener(f"{named}\n{others}", f"listener {port}\n", port)
+
+
+def test_a_listener_without_a_port_is_left_for_mosquitto_to_refuse():
+    """A line that somebody has not finished was a traceback."""
+    assert with_listener("listener\n", "listener 1884\n", 1884).splitlines()[1] == "listener"
 
 
 def test_rules_that_are_per_listener_already_are_left_as_they_are():

@@ -31,6 +31,7 @@ from edge_opid.wire import (
     encode,
 )
 from gateway.__main__ import main
+from gateway.cli.changes import member_facts
 from gateway.cli.context import open_context
 from gateway.cli.wait import AwaitedWave, Deadline, wave_after
 from gateway.registry import SensorState, diagram
@@ -469,6 +470,17 @@ def test_a_wave_is_not_over_before_the_sensor_is_measured_and_the_layout_made(fo
     assert wave_after(fleet, n2, "so-n2") == AwaitedWave(2)
 
 
+def test_a_node_that_is_forgotten_while_others_look_is_said_and_no_traceback(folder):
+    """One operator waits for a sensor or lists changes, another one forgets the node."""
+    n1 = SITE, "n1"
+    with open_context(folder / "gateway.toml") as context:
+        fleet = context.fleet()
+        fleet.forget(n1)
+        assert wave_after(fleet, n1, "so-n1").open == {n1: "has been forgotten meanwhile"}
+        change = context.store.change(2)
+        assert {each["node"] for each in member_facts(context, fleet, change)} == {"n2"}
+
+
 def test_following_a_change_ends_when_its_nodes_have_reported(opid, folder):
     shown = json.loads(opid("change", "show", 2, "--json")[1])
     assert {each["node"] for each in shown["members"]} == {"n1", "n2"}
@@ -800,6 +812,27 @@ def test_the_documented_steps_lead_from_init_to_a_retired_sensor_on_real_nodes(t
     assert nodes["n2"]["reported_layout"] == nodes["n2"]["layout"] == 1
 
 
+@pytest.mark.parametrize(("end", "code"), [(">&-", 0), ("2>&- >&-", 0), ("", 0)])
+def test_a_closed_or_narrow_stdout_is_no_traceback(folder, end, code):
+    """A supervisor closes stdout; an old terminal has no dash: neither is a bug of ours."""
+    command = f"exec {sys.executable} -m gateway node list {folder / 'gateway.toml'} {end}"
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, env=narrow
+    )
+    assert (done.returncode, done.stderr) == (code, "")
+    assert ("street/n1" in done.stdout) == (not end)
+
+
+@pytest.mark.parametrize("port", ["0", "99999", "http"])
+def test_a_port_that_is_none_is_one_sentence(folder, capsys, port):
+    """`web --port 99999` ended in a traceback of the server."""
+    with pytest.raises(SystemExit) as ended:
+        main(["web", str(folder / "gateway.toml"), "--port", port])
+    assert ended.value.code == 2
+    assert f"must be from 1 to 65535, got '{port}'" in capsys.readouterr().err
+
+
 # --- the documentation ----------------------------------------------------------------------------
 
 
@@ -840,6 +873,8 @@ def test_labels_of_a_file_become_commands_for_their_nodes(folder, capsys):
         ("node,label\nn1,x\n", "must begin with a header"),
         ("node,label,tme\nn1,x,5\n", "must begin with a header"),
         (LABELS.format(CLASSES[0], "purple"), "line 3: 'purple' is not a class of street/n2"),
+        (LABELS.format(CLASSES[0], "purple").replace("\n", "\n\n"), "line 5: 'purple'"),
+        (LABELS[: LABELS.index("\n") + 1], "has no labels, only a header: nothing was sent"),
         (LABELS.format(*CLASSES).replace("n1,", "n9,"), "line 2: no node 'n9' is known"),
         (LABELS.format(*CLASSES).replace("1794920400", ""), "line 3: neither time nor from"),
         (LABELS.format(*CLASSES).replace("1794920400", "noon"), "line 3: from must be like 14:05"),
@@ -851,6 +886,17 @@ def test_one_wrong_line_and_nothing_is_sent(folder, capsys, text, told):
     before = dump(folder)
     assert imported(folder, text) == 2
     assert told in capsys.readouterr().err
+    assert dump(folder) == before
+
+
+@pytest.mark.parametrize("wait_s", ["nan", "-1", "inf", "soon"])
+def test_a_wait_for_labels_has_an_end(folder, capsys, wait_s):
+    """With `nan` the command would have waited for ever."""
+    before = dump(folder)
+    with pytest.raises(SystemExit) as ended:
+        imported(folder, LABELS.format(*CLASSES), f"--wait-s={wait_s}")
+    assert ended.value.code == 2
+    assert "must be seconds from 0 to 86400" in capsys.readouterr().err
     assert dump(folder) == before
 
 

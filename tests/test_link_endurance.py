@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.links import WAIT_S, link_to, next_event, take, wait_until
@@ -12,7 +14,8 @@ from support.mosquitto import Mosquitto
 from support.raw_mqtt import PUBACK, proxy
 from test_link_mqtt import fake_broker, is_version_5
 
-from edge_opid.link import Connected, Disconnected
+from edge_opid.link import Connected, Disconnected, connection
+from edge_opid.link.connection import Connection
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.packets import UsablePacket
 from edge_opid.reasons import LinkReason
@@ -115,6 +118,50 @@ def test_error_of_our_own_costs_a_connection_and_no_message(
         said = "the link failed: KeyError('a bug')"
         assert event == Disconnected(said, fault=True, kind=LinkReason.FAULT)
         link.check()  # it is alive
+
+
+def test_error_of_our_own_while_sending_loses_no_publication(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory for the packet: the message had left the queue, and was in no other place."""
+    plain, failures = connection.publish_packet, [MemoryError()]
+
+    def packet(*arguments: Any, **options: Any) -> bytes:
+        if failures:
+            raise failures.pop()
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(connection, "publish_packet", packet)
+    with Mosquitto(tmp_path) as broker, link_to(broker.port) as link:
+        link.subscribe(["a"])
+        link.wait_connected(WAIT_S)
+        for number in range(3):
+            link.publish("a", b"%d" % number)
+        assert [d.payload for d in take(link, 3)] == [b"0", b"1", b"2"]
+        wait_until(lambda: link.counters.published == 3, "all are confirmed")
+        assert link.counters.faults == 1
+        assert link.stop() == 0
+
+
+def test_error_while_connecting_is_logged_with_where_it_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It happens in another thread: the log said `trace="NoneType: None"`, which finds no bug."""
+
+    def open_(_connection: Connection) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(logging.getLogger("edge_opid"), "propagate", True)
+    with Mosquitto(tmp_path) as broker, caplog.at_level("ERROR", "edge_opid"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "open", open_)
+            with link_to(broker.port) as link:
+                wait_until(lambda: link.counters.faults > 0, "a fault is counted")
+        faults = [each for each in caplog.records if each.getMessage() == "link fault"]
+        assert faults[0].exc_info is not None
+        assert isinstance(faults[0].exc_info[1], KeyError)
+        with link_to(broker.port) as link:  # and the next one is none the worse
+            link.wait_connected(WAIT_S)
 
 
 NONSENSE = {

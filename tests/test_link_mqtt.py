@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.links import WAIT_S, link_to, next_event, take
+from support.links import WAIT_S, link_to, next_event, take, wait_until
 from support.mosquitto import HOST, Mosquitto
 from support.raw_mqtt import U_FEFF, RawClient
 
@@ -22,6 +22,7 @@ from edge_opid.link import (
     LinkError,
     MqttOptions,
     PublishRefused,
+    SubscriptionGranted,
     SubscriptionRefused,
     TlsFiles,
 )
@@ -32,7 +33,7 @@ from edge_opid.link.mqtt import MqttLink
 from edge_opid.link.options import read_credentials, tls_context
 from edge_opid.link.packets import NOT_UTF8, UnusablePacket, UsablePacket, publish_packet
 from edge_opid.link.poller import Poller
-from edge_opid.link.queues import Outgoing
+from edge_opid.link.queues import Mailbox, Outgoing
 from edge_opid.link.versions import MQTT_311
 
 
@@ -299,6 +300,88 @@ def test_forbidden_subscription_is_reported() -> None:
         event = next_event(link, SubscriptionRefused)
         assert event == SubscriptionRefused("secret/#", "Not authorized")
         assert link.connected
+
+
+def test_refused_subscription_is_heard_once_the_rules_are_mended() -> None:
+    """An operator does as the error says, and nothing is restarted: the link must not stay deaf."""
+    asked: list[bytes] = []
+
+    def relents(packet: bytes) -> bytes | None:
+        if packet[:1] != b"\x82":
+            return forbids_subscriptions(packet)
+        asked.append(packet)
+        verdicts = {1: b"\x87", 2: None, 3: b"\x87"}  # refused, not answered, refused, granted
+        verdict = verdicts.get(len(asked), b"\x01")
+        return b"" if verdict is None else b"\x90\x04" + packet[2:4] + b"\x00" + verdict
+
+    with fake_broker(relents) as port, link_to(port, subscribe_again_s=0.05) as link:
+        link.subscribe(["secret/#"])
+        assert next_event(link, SubscriptionRefused) == SubscriptionRefused(
+            "secret/#", "Not authorized"
+        )
+        granted = next_event(link, (SubscriptionGranted, SubscriptionRefused))
+        assert granted == SubscriptionGranted("secret/#")  # a refusal is told once
+        time.sleep(1.2)  # two more looks: what is granted is not asked for again
+        assert len(asked) == 4
+        assert link.connected
+        assert link.counters.connections == 1
+
+
+def test_unsubscription_that_was_cut_off_is_sent_again() -> None:
+    """The broker keeps the filter with the session, and would send what nobody wants for ever."""
+    left: list[int] = []
+    connections = 0
+
+    def hangs_up_on_unsubscribe(packet: bytes) -> bytes | None:
+        nonlocal connections
+        if packet[:1] == b"\x10":
+            connections += 1
+            return b"\x20\x03\x00\x00\x00"
+        if packet[:1] == b"\xa2":
+            left.append(connections)
+            return None if len(left) == 1 else b"\xb0\x04" + packet[2:4] + b"\x00\x00"
+        if packet[:1] == b"\x82":
+            return b"\x90\x04" + packet[2:4] + b"\x00\x01"
+        return b"" if packet and packet[:1] != b"\x30" else None  # a publication of QoS 0 cuts, too
+
+    with fake_broker(hangs_up_on_unsubscribe) as port, link_to(port) as link:
+        link.subscribe(["old/+"])
+        link.wait_connected(WAIT_S)
+        link.unsubscribe(["old/+"])
+        wait_until(lambda: len(left) == 2, "the filter is unsubscribed again")
+        link.publish("cut", b"", qos=0)
+        wait_until(lambda: link.counters.connections == 3, "the third connection")
+        time.sleep(0.2)
+        assert left == [1, 2]  # and what was confirmed is not said again
+
+
+def test_every_refused_publication_is_told_and_pushes_no_other_event_out(tmp_path: Path) -> None:
+    """Labels were called sent: of 256 refusals in one turn 192 were forgotten."""
+    acl = "topic readwrite allowed\n"
+    with Mosquitto(tmp_path, acl=acl) as broker, link_to(broker.port) as link:
+        for number in range(500):
+            assert link.publish(f"forbidden/{number}", b"1")
+        link.publish("allowed", b"2")
+        wait_until(lambda: link.counters.published == 1, "all is answered")
+        events = list(iter(link.poll_event, None))
+        assert [each.topic for each in events if isinstance(each, PublishRefused)] == [
+            f"forbidden/{number}" for number in range(500)
+        ]
+        assert isinstance(events[0], Connected)
+
+
+def test_unread_events_have_an_end_of_their_own_kind() -> None:
+    """Nobody reads them for years: neither refusals nor a flapping connection make us grow."""
+    mailbox = Mailbox(1, 1)
+    for number in range(100):
+        mailbox.put_event(Disconnected(f"{number}"))
+    for number in range(10_000):
+        mailbox.put_event(PublishRefused(f"{number}", "no"))
+    events = list(iter(mailbox.take_event, None))
+    assert events[:64] == [Disconnected(f"{number}") for number in range(36, 100)]
+    assert events[64:] == [PublishRefused(f"{n}", "no") for n in range(10_000 - 4_096, 10_000)]
+    mailbox.put_event(Disconnected("again"))
+    assert mailbox.take_event() == Disconnected("again")
 
 
 def test_broker_that_never_answers_is_given_up() -> None:

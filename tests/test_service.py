@@ -15,7 +15,7 @@ from support.store_life import SMALL, state_after
 
 from edge_opid import log
 from edge_opid.config.node import NodeConfig, SensorConfig
-from edge_opid.link import Will
+from edge_opid.link import SubscriptionGranted, SubscriptionRefused, Will
 from edge_opid.node.actions import Append, Commit, Publish, Release
 from edge_opid.reasons import NodeReason
 from edge_opid.service.clock import SteadyClock
@@ -457,6 +457,19 @@ def test_the_end_of_a_connection_is_told_before_the_next_ones_messages():
     assert world.node.order[:4] == ["connected", "handle", "handle", "disconnected"]
     assert world.node.order[4:6] == ["connected", "handle"]
     assert world.link.counters.acks_stale == 0
+
+
+def test_a_topic_that_is_heard_again_is_no_longer_called_deaf():
+    """The broker refused it, its rules were mended: the status must not complain for ever."""
+    world = World()
+    world.service.start()
+    world.link._events.put_event(SubscriptionRefused("a/#", "Not authorized"))
+    world.link._events.put_event(SubscriptionRefused("b/#", "Not authorized"))
+    world.rounds()
+    assert world.service.connection()["not_heard"] == ["a/#: Not authorized", "b/#: Not authorized"]
+    world.link._events.put_event(SubscriptionGranted("a/#"))
+    world.rounds()
+    assert world.service.connection()["not_heard"] == ["b/#: Not authorized"]
 
 
 def test_what_the_node_says_of_itself_is_logged_and_counted(caplog):

@@ -14,10 +14,11 @@ from support.source_station import Receiver, config, decode_ack, decode_reading,
 
 from benchmarks.node.parts import certificates
 from edge_opid.errors import SettingError
-from edge_opid.link import LinkError, MqttOptions
+from edge_opid.link import LinkError, MqttOptions, SubscriptionGranted, SubscriptionRefused
 from edge_opid.link.background import BackgroundLink
 from edge_opid.source import Source, SpoolError, connect
 from edge_opid.source.spool import Spool
+from edge_opid.testing import MemoryBroker, MemoryLink
 
 QUICK = {"reconnect_first_s": 0.02, "reconnect_most_s": 0.1}
 
@@ -265,3 +266,17 @@ with connect("farm", "n1", "attic", {str(tmp_path / "spool")!r}, port=1, connect
     last = done.stderr.decode().splitlines()[-1]
     assert (last == "mine readings left") is configured
     assert ('event="readings left"' in last and "readings=1 why=" in last) is not configured
+
+
+def test_source_that_may_read_again_complains_no_longer(tmp_path: Path) -> None:
+    """The broker's rules were mended: whoever looks at `trouble` must not look for it any more."""
+    link = MemoryLink(MemoryBroker(), "sensor")
+    settings = config(tmp_path, background=False)
+    with Source(settings, link, encode_reading, decode_reading, decode_ack) as source:
+        link._events.put_event(SubscriptionRefused("ack", "Not authorized"))
+        source.pump()
+        assert "does not let this client read ack: Not authorized" in source.trouble
+        link._events.put_event(SubscriptionGranted("ack"))
+        source.pump()
+        assert source.trouble == ""
+        assert source.send({"temp": 1.0}).seq == 1

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from support.source_station import Station
 
-from edge_opid.source import Source, SourceError, SpoolError
+from edge_opid.source import Source, SourceError, SpoolError, folder_lock
 from firmware_sim.live.processes import WAIT_S
 
 
@@ -274,3 +274,44 @@ def test_nobody_else_may_read_a_spool_or_hold_its_lock(station: Station) -> None
     assert {path.name for path in files} >= {"lock", "boot", "00000001.spool"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert stat.S_IMODE(nested.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        ("open", errno.EACCES, "cannot be locked: Permission denied; the folder and the files"),
+        ("open", errno.EROFS, "cannot be locked: Read-only file system"),
+        ("fchmod", errno.EPERM, "must belong to the user who runs the script"),
+        ("fsync", errno.EIO, "cannot be locked: Input/output error"),
+    ],
+)
+def test_folder_that_cannot_be_locked_is_not_called_in_use(
+    station: Station, monkeypatch: pytest.MonkeyPatch, call: str, error: int, said: str
+) -> None:
+    """A folder made with sudo: the script was told to look for another script, and there is none.
+    What was locked meanwhile is let go, so that the same process may try again.
+    """
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    station.options |= {"background": False}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuse)
+        with pytest.raises(SpoolError, match=said) as caught:
+            station.source()
+        assert "in use" not in str(caught.value)
+    station.source().close()
+
+
+def test_folder_within_one_that_nobody_may_list_can_be_used(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A careful administrator lets users enter /srv, and not look around: mode 711."""
+
+    def hidden(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    station.options |= {"background": False}
+    monkeypatch.setattr(folder_lock, "sync_folder", hidden)
+    station.source().close()

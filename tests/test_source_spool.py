@@ -87,6 +87,73 @@ def test_rotten_segment_does_not_take_the_others_with_it(tmp_path: Path) -> None
     assert 300 < len(numbers) < 400
 
 
+def live(folder: Path, boot: int, count: int = 1) -> None:
+    """A life of the script that sends so many readings, and hears nobody."""
+    filled(folder, count, boot=boot).close()
+
+
+def test_lives_that_nobody_acknowledged_leave_few_files_and_every_reading(tmp_path: Path) -> None:
+    """Cron starts a script every minute, the node is away for a day: with the 1,024th file open it
+    could not start any more, and never again.
+    """
+    for boot in range(1, 1_201):
+        live(tmp_path, boot)
+        assert len(list(tmp_path.iterdir())) <= 80
+    assert reopened(tmp_path) == [ReadingNumber(boot, 1) for boot in range(1, 1_201)]
+    spool = Spool(tmp_path, BYTES_MAX)
+    spool.acknowledge(ReadingNumber(1_190, 1))
+    spool.close()
+    assert reopened(tmp_path) == [ReadingNumber(boot, 1) for boot in range(1_191, 1_201)]
+
+
+@pytest.mark.parametrize("call", ["fsync", "write", "unlink"])
+@pytest.mark.parametrize("fails_at", [0, 1, 20])
+def test_disk_that_fails_while_lives_are_joined_costs_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, fails_at: int
+) -> None:
+    """No room, a bad sector, a folder that nobody may change: it opens, and is tried again."""
+    for boot in range(1, 41):
+        live(tmp_path, boot)
+    spent = list(range(fails_at))
+    place = Path if call == "unlink" else os
+    plain = getattr(place, call)
+
+    def failing(*arguments: object, **options: object) -> object:
+        if spent:
+            spent.pop()
+            return plain(*arguments, **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    everyone = [ReadingNumber(boot, 1) for boot in range(1, 41)]
+    with monkeypatch.context() as patch:
+        patch.setattr(place, call, failing)
+        spool = Spool(tmp_path, BYTES_MAX)
+        assert everything(spool) == everyone
+    spool.append(ReadingNumber(41, 1), (1).to_bytes(20, "big"))
+    spool.close()
+    assert reopened(tmp_path) == [*everyone, ReadingNumber(41, 1)]
+    assert len(list(tmp_path.iterdir())) <= 32
+
+
+def test_power_cut_while_lives_are_joined_changes_nothing(tmp_path: Path) -> None:
+    """The copy is cut at any byte, and the segments it was made of are all there, or some."""
+    for boot in range(1, 33):
+        live(tmp_path, boot)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.spool")}
+    Spool(tmp_path, BYTES_MAX).close()
+    (copy,) = set(tmp_path.glob("*.spool")) - set(before)
+    whole = copy.read_bytes()
+    for length in range(0, len(whole), 7):
+        for path, content in before.items():
+            path.write_bytes(content)
+        copy.write_bytes(whole[:length])
+        assert reopened(tmp_path) == [ReadingNumber(boot, 1) for boot in range(1, 33)]
+        for path in tmp_path.glob("*.spool"):
+            path.unlink()
+    copy.write_bytes(whole)  # synced: then any of the others may be gone
+    assert reopened(tmp_path) == [ReadingNumber(boot, 1) for boot in range(1, 33)]
+
+
 def test_acknowledged_readings_are_not_read_again(tmp_path: Path) -> None:
     """The mark survives the restart, and acknowledged segments leave the disk."""
     spool = filled(tmp_path, 400)

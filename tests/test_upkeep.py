@@ -15,6 +15,7 @@ import sys
 import tarfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -312,8 +313,9 @@ def test_a_renewed_password_opens_and_a_removed_name_does_not_and_others_stay(fl
         broker.reload()
         after = passwords(fleet)
         assert after["street.north"] != before["street.north"]
+        assert not [name for name in after if name.startswith("street.south")]
         assert {n: p for n, p in after.items() if n != "street.north"} == {
-            n: p for n, p in before.items() if n != "street.north"
+            n: p for n, p in before.items() if n != "street.north" and "south" not in n
         }
         for user, password, opens in (
             ("street.north", before["street.north"], False),
@@ -335,6 +337,61 @@ def test_an_unknown_name_is_one_sentence_and_changes_nothing(fleet, capsys):
         assert main(["account", verb, str(fleet), name]) == 2
     assert "it has: gateway, operator, street.north" in capsys.readouterr().err
     assert contents(fleet) == before
+
+
+def test_a_removed_node_that_is_added_again_gets_another_password(fleet):
+    """A stolen card: its owner removes the account, puts a new node in its place, and the thief's
+    password would have held again.
+    """
+    before = passwords(fleet)
+    assert main(["account", "remove", str(fleet), "street.south"]) == 0
+    assert main(["init", str(fleet), "--add-nodes", "--group", PLAN.group, "--node", "south"]) == 0
+    after = passwords(fleet)
+    for name in ("street.south", "street.south.sensors"):
+        assert after[name] != before[name]
+    assert after["street.north"] == before["street.north"]
+
+
+def test_every_account_that_init_makes_can_be_renewed(tmp_path, capsys):
+    """Home Assistant's was refused as one that init had not made, and listed in the same line."""
+    fleet = tmp_path / "fleet"
+    shared = replace(PLAN, homeassistant=True, database="postgresql://db/opid")
+    initialise(fleet, shared)
+    before = passwords(fleet)
+    for name in before:
+        assert main(["account", "renew", str(fleet), name]) == 0
+    after = passwords(fleet)
+    assert before.keys() == after.keys()
+    assert not [name for name in before if before[name] == after[name]]
+    assert main(["account", "remove", str(fleet), "gateway-street"]) == 2
+    assert "the gateway must be able to log in" in capsys.readouterr().err
+    assert passwords(fleet) == after
+
+
+def test_accounts_of_a_site_with_its_own_broker_are_in_that_brokers_file(tmp_path, capsys):
+    """They were not found, and could neither be renewed nor, after a theft, be removed."""
+    fleet, central = tmp_path / "fleet", "mosquitto/passwords"
+    initialise(fleet, replace(PLAN, site_broker="192.168.7.2"))
+    before, names = passwords(fleet), (fleet / central).read_text()
+    assert main(["account", "renew", str(fleet), "street.north"]) == 0
+    assert main(["account", "remove", str(fleet), "street.south"]) == 0
+    own = fleet / "sites/street/passwords"
+    assert f"copy {own} to the site's broker as /etc/opid-broker/passwords" in (
+        capsys.readouterr().out
+    )
+    assert passwords(fleet)["street.north"] != before["street.north"]
+    assert "street.south" not in own.read_text()
+    assert "street.north:" in own.read_text()
+    assert (fleet / central).read_text() == names
+
+
+@pytest.mark.parametrize("verb", ["renew", "remove"])
+def test_a_misspelt_folder_does_not_come_into_being(tmp_path, capsys, verb):
+    """`account remove /etc/opid-gatway n1` made that folder, and said that n1 is not in it."""
+    folder = tmp_path / "opid-gatway"
+    assert main(["account", verb, str(folder), "street.north"]) == 2
+    assert f"{folder} is not a folder that init made" in capsys.readouterr().err
+    assert not folder.exists()
 
 
 # --- a node's state -------------------------------------------------------------------------------

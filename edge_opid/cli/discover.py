@@ -66,7 +66,10 @@ def known_of(config: ServiceConfig | None) -> Known:
     topics = {each.filter for each in config.node.foreign}
     topics |= {each.filter for each in config.node.truth}
     return Known(
-        names=frozenset(names), topics=frozenset(topics), classes=tuple(config.node.classes)
+        names=frozenset(names),
+        sensors=len(config.node.sensors),
+        topics=frozenset(topics),
+        classes=tuple(config.node.classes),
     )
 
 

@@ -19,6 +19,7 @@ from edge_opid.discovery.values import (
     Value,
     diagnostic,
     is_word,
+    joined,
     quoted_words,
     spelled,
 )
@@ -168,6 +169,8 @@ def _path(template: Any) -> str | None:
 
     >>> _path("{{ value_json['AM2301'].Temperature | float | round(1) }}"), _path("{{ value }}")
     ('AM2301.Temperature', '')
+    >>> _path("{{ value_json.list[0]['1'] }}")
+    'list[0].1'
     >>> _path("{{ 'ON' if value_json.contact else 'OFF' }}") is None
     True
     """
@@ -181,6 +184,8 @@ def _path(template: Any) -> str | None:
     found = PATH_TEMPLATE.fullmatch(text)
     if found is None:
         return None
-    names = [next(part for part in step if part) for step in STEP.findall(found[1])]
-    path = "".join(f"[{name}]" if name.isdecimal() else f".{name}" for name in names)
-    return path.removeprefix(".")
+    path: str | None = ""
+    for *names, place in STEP.findall(found[1]):
+        if path is not None:
+            path = f"{path}[{place}]" if place else joined(path, "".join(names))
+    return path

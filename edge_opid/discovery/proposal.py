@@ -31,9 +31,12 @@ ALTERNATIVE = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a configuration has already: its sensors' ids and roles, its topics, its classes."""
+    """What a configuration has already: its sensors' ids and roles, how many sensors these are, its
+    topics, its classes.
+    """
 
     names: frozenset[str] = frozenset()
+    sensors: int = 0
     topics: frozenset[str] = frozenset()
     classes: tuple[str, ...] = ()
 
@@ -79,18 +82,25 @@ def propose(heard: Heard, known: Known | None = None) -> Proposal:
     known = known or Known()
     proposal = Proposal(heard, classes=known.classes)
     taken = {*known.names, *RESERVED}
-    room = LIMITS.sensors_max - len(known.names)
+    room = LIMITS.sensors_max - known.sensors
     for value in _each_once(heard, proposal.unmapped):
         if value.topic in known.topics:
             continue
-        if proposal.sensors >= room:
-            why = f"a node has room for {LIMITS.sensors_max} sensors"
+        if why := _obstacle(value, proposal, room):
             proposal.unmapped.append(Unmapped(value.topic, value.path, why))
             continue
         name = unique(sensor_id(value.device, value.measure), taken)
         taken.add(name)
         proposal.topics.setdefault(value.topic, {})[name] = value
     return proposal
+
+
+def _obstacle(value: Value, proposal: Proposal, room: int) -> str:
+    """Why there is no place for a value; empty where there is one."""
+    beside = proposal.topics.get(value.topic, {}).values()
+    if any(bool(each.path) != bool(value.path) for each in beside):
+        return "another value of this topic is announced, and they cannot both be its payload"
+    return "" if proposal.sensors < room else f"a node has room for {LIMITS.sensors_max} sensors"
 
 
 def _each_once(heard: Heard, unmapped: list[Unmapped]) -> Iterator[Value]:

@@ -64,7 +64,7 @@ def checked(found: Finding, payload: bytes | None) -> Finding:
     try:
         _check_topic(found.topic)
         if found.path:
-            steps(found.path)
+            _check_path(found.path)
         said = None if payload is None else look_up(_read(found, payload), found.path)
         if said is not None:  # what is missing or null now may come later
             to_number(said, "it")
@@ -80,6 +80,12 @@ def _check_topic(topic: str) -> None:
     check_filter(topic)
     if topic.partition("/")[0] == ROOT.partition("/")[0]:
         raise WireError("topic", "it belongs to edge-opid")
+
+
+def _check_path(path: str) -> None:
+    steps(path)
+    if any("\ud800" <= each <= "\udfff" for each in path):  # JSON may escape half a character
+        raise WireError("text", "its name is not text that a file can hold")
 
 
 def _read(value: Value, payload: bytes) -> Any:
@@ -111,8 +117,10 @@ def spelled(said: Any) -> str:
 
 def joined(path: str, step: str) -> str | None:
     """A path one step further; None where the name cannot be a step."""
-    whole = f"{path}.{step}" if path else step
-    return whole if STEP.fullmatch(step) else None
+    found = STEP.fullmatch(step)
+    if found is None or found[2] is not None:  # a name like [0] would be taken for a place
+        return None
+    return f"{path}.{step}" if path else step
 
 
 def diagnostic(topic: str, path: str) -> Unmapped:

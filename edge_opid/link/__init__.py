@@ -18,6 +18,7 @@ from edge_opid.link.contract import (
     LinkEvent,
     MessageDropped,
     PublishRefused,
+    SubscriptionGranted,
     SubscriptionRefused,
     Will,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "MessageDropped",
     "MqttOptions",
     "PublishRefused",
+    "SubscriptionGranted",
     "SubscriptionRefused",
     "TlsFiles",
     "Will",

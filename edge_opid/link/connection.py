@@ -27,7 +27,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from edge_opid.link.contract import Connected, Disconnected, LinkError, SubscriptionRefused
+from edge_opid.link.contract import Connected, Disconnected, LinkError
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.framed_socket import CHUNK_BYTES, FramedSocket
 from edge_opid.link.options import HEADER_BYTES, MqttOptions, tls_context
@@ -90,6 +90,8 @@ class Connection:
         self._window = min(options.inflight_max, LAST_ID - FIRST_ID)  # one id is always free
         self._packet_bytes_max = PACKET_BYTES_MAX
         self._subscribing: dict[int, list[str]] = {}  # packet id → filters
+        self._unsubscribing: dict[int, set[str]] = {}
+        self._asked_s = 0.0  # when filters were last asked for
         self._packet_id = FIRST_ID - 1  # of the last publication
         self._properties = b"" if protocol == MQTT_5 else None  # of every publication
         self._deadline = 0.0
@@ -150,6 +152,7 @@ class Connection:
             self._looked_s = now_s
             client.loop_misc()
             self._look_for_the_unconfirmed(now_s)
+            self._look_for_the_refused(now_s)
         return self.end is None and client.socket() is not None
 
     def close(self, *, goodbye: bool) -> Disconnected:
@@ -208,6 +211,7 @@ class Connection:
         client.on_disconnect = self._on_disconnect
         client.on_message = self._on_message
         client.on_subscribe = self._on_subscribe
+        client.on_unsubscribe = self._on_unsubscribe
         # Its presence makes paho queue packets and leave the writing to `turn`.
         client.on_socket_register_write = _nothing
         return client
@@ -227,7 +231,7 @@ class Connection:
             client.framed.write(puback_packets(acks))
         subscribe, unsubscribe = exchange.take_subscriptions()
         if unsubscribe:
-            client.unsubscribe(sorted(unsubscribe))
+            self._unsubscribe(unsubscribe)
         if subscribe:
             self._subscribe(subscribe)
         if client.want_write():
@@ -252,6 +256,12 @@ class Connection:
         _, packet_id = self._client.subscribe(asked)
         if packet_id is not None:
             self._subscribing[packet_id] = list(filters)
+        self._asked_s = time.monotonic()
+
+    def _unsubscribe(self, filters: set[str]) -> None:
+        _, packet_id = self._client.unsubscribe(sorted(filters))
+        if packet_id is not None:
+            self._unsubscribing[packet_id] = filters
 
     def _publish(self, message: Outgoing, now_s: float) -> None:
         topic, payload, qos, retain = message
@@ -262,6 +272,7 @@ class Connection:
             self._exchange.refuse(message, reason)
             return
         packet_id = self._next_packet_id() if qos else 0
+        self._exchange.mark_sent(message, packet_id, now_s)  # first: what fails now is sent again
         self._client.framed.write(
             publish_packet(
                 name,
@@ -272,7 +283,6 @@ class Connection:
                 properties=self._properties,
             )
         )
-        self._exchange.mark_sent(message, packet_id, now_s)
 
     def _next_packet_id(self) -> int:
         """One that no publication in flight has; the window leaves one free."""
@@ -361,6 +371,12 @@ class Connection:
                 kind=LinkReason.UNCONFIRMED,
             )
 
+    def _look_for_the_refused(self, now_s: float) -> None:
+        """Ask again for what the broker did not grant: its rules may have been mended."""
+        if self.accepted and now_s >= self._asked_s + self._options.subscribe_again_s:
+            self._asked_s = now_s
+            self._exchange.ask_again()
+
     def _on_connect(
         self,
         _client: Client,
@@ -441,7 +457,19 @@ class Connection:
     ) -> None:
         for name, reason in zip(self._subscribing.pop(packet_id, []), reasons, strict=False):
             if reason.is_failure:
-                self._exchange.mailbox.put_event(SubscriptionRefused(name, str(reason)))
+                self._exchange.deny(name, str(reason))
+            else:
+                self._exchange.grant(name)
+
+    def _on_unsubscribe(
+        self,
+        _client: Client,
+        _userdata: object,
+        packet_id: int,
+        _reasons: list[ReasonCode],
+        _properties: Properties | None,
+    ) -> None:
+        self._exchange.confirm_unsubscribed(self._unsubscribing.pop(packet_id, set()))
 
 
 class _FramedClient(Client):

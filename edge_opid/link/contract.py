@@ -8,7 +8,8 @@
 3. An acknowledgement that belongs to a former connection is dropped and counted: its packet id
    means something else by now, and the message comes again anyway.
 4. Every queue has an end. Reading stops, or a message is refused, before memory grows.
-5. Subscriptions are made again at every connection, so a retained message is seen again too.
+5. Subscriptions are made again at every connection, so a retained message is seen again too. One
+   that the broker refuses is asked for again until it is granted: somebody may mend its rules.
 """
 
 from __future__ import annotations
@@ -87,6 +88,13 @@ class SubscriptionRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionGranted:
+    """The broker refused this filter before, was asked again, and now sends what it asks for."""
+
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
 class PublishRefused:
     """The broker received a message of ours and threw it away (only MQTT 5 tells)."""
 
@@ -105,7 +113,14 @@ class MessageDropped:
     count: int
 
 
-LinkEvent = Connected | Disconnected | SubscriptionRefused | PublishRefused | MessageDropped
+LinkEvent = (
+    Connected
+    | Disconnected
+    | SubscriptionRefused
+    | SubscriptionGranted
+    | PublishRefused
+    | MessageDropped
+)
 
 
 @dataclass(slots=True, kw_only=True)

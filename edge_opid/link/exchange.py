@@ -15,6 +15,8 @@ from edge_opid.link.contract import (
     LinkCounters,
     MessageDropped,
     PublishRefused,
+    SubscriptionGranted,
+    SubscriptionRefused,
 )
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.packets import TOO_LARGE, UnusablePacket, UsablePacket
@@ -39,6 +41,9 @@ class Exchange:
         self._wanted: dict[str, int] = {}  # filter → QoS
         self._to_subscribe: dict[str, int] = {}
         self._to_unsubscribe: set[str] = set()
+        self._granted: set[str] = set()  # filters that this connection hears
+        self._refused: set[str] = set()  # and those that it was told it will not
+        self._leaving: set[str] = set()  # filters the broker has not yet confirmed to forget
 
     # ---- the caller's half
 
@@ -68,6 +73,7 @@ class Exchange:
         self._wanted |= filters
         self._to_subscribe |= filters
         self._to_unsubscribe -= filters.keys()
+        self._leaving -= filters.keys()
 
     def unwant(self, filters: set[str]) -> None:
         """Unsubscribe, now or at the next connection."""
@@ -75,6 +81,8 @@ class Exchange:
             self._wanted.pop(filter_, None)
             self._to_subscribe.pop(filter_, None)
         self._to_unsubscribe |= filters
+        self._refused -= filters
+        self._granted -= filters
 
     def unsent(self) -> int:
         """How many publications the broker has not confirmed."""
@@ -87,6 +95,8 @@ class Exchange:
         self._order.begin_connection()
         self._acks.clear()
         self._to_subscribe = dict(self._wanted)
+        self._granted.clear()
+        self._refused.clear()
         self.counters.connections += 1
         self.state = event
         self.mailbox.put_event(event)
@@ -95,6 +105,7 @@ class Exchange:
         """The connection is over: what it left unacknowledged comes again with the next one."""
         self._order.begin_connection()
         self._acks.clear()
+        self._to_unsubscribe |= self._leaving
         again = self._outbox.requeue_sent()
         self.counters.unconfirmed += again if unconfirmed else 0
         self.counters.faults += event.fault
@@ -134,8 +145,32 @@ class Exchange:
     def take_subscriptions(self) -> tuple[dict[str, int], set[str]]:
         """The filters to subscribe and to unsubscribe now."""
         taken = self._to_subscribe, self._to_unsubscribe
+        self._leaving |= self._to_unsubscribe
         self._to_subscribe, self._to_unsubscribe = {}, set()
         return taken
+
+    def grant(self, filter_: str) -> None:
+        """The broker will send what this filter asks for."""
+        if filter_ in self._wanted:
+            self._granted.add(filter_)
+        if filter_ in self._refused:
+            self._refused.remove(filter_)
+            self.mailbox.put_event(SubscriptionGranted(filter_))
+
+    def deny(self, filter_: str, reason: str) -> None:
+        """The broker will not; that is told once, however often it is asked."""
+        if filter_ in self._wanted and filter_ not in self._refused:
+            self._refused.add(filter_)
+            self.mailbox.put_event(SubscriptionRefused(filter_, reason))
+
+    def ask_again(self) -> None:
+        """Subscribe once more to what is wanted and was refused, or not answered."""
+        deaf = self._wanted.keys() - self._granted
+        self._to_subscribe |= {filter_: self._wanted[filter_] for filter_ in sorted(deaf)}
+
+    def confirm_unsubscribed(self, filters: set[str]) -> None:
+        """The broker has forgotten these filters."""
+        self._leaving -= filters
 
     def take_outgoing(self, window: int) -> Outgoing | None:
         """The publication to send now, if the window has room."""

@@ -278,7 +278,7 @@ class MqttLink:
         )
         count = self._exchange.counters.faults + 1
         if log.worth_a_line(count):
-            log.error("link fault", trace=True, why=repr(error), count=count)
+            log.error("link fault", trace=error, why=repr(error), count=count)
 
     def _pause_s(self, connection: Connection, lasted_s: float) -> float:
         """Learn what the broker speaks, and draw the wait before the next attempt."""

@@ -51,6 +51,7 @@ class MqttOptions:
     mqtt_5_first: bool = True  # False saves the first attempt at a broker known not to have it
     mqtt_5_again_s: float = 3_600.0  # then the version first chosen is tried again
     confirm_s: float = 30.0  # a publication the broker did not confirm until then is sent again
+    subscribe_again_s: float = 60.0  # a filter the broker did not grant is asked for again
     reconnect_first_s: float = 1.0
     reconnect_most_s: float = 60.0
     stable_s: float = 5.0  # a connection shorter than this does not reset the back-off

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from edge_opid.link.contract import Delivery, LinkEvent, Receipt
+from edge_opid.link.contract import Delivery, LinkEvent, PublishRefused, Receipt
 
 TURN_MOST_S = 1.0  # what took longer was no turn: the machine slept, and heard nothing
 EVENTS_MAX = 64  # a connection that flaps unwatched; the last 64 changes tell the story
+REFUSALS_MAX = 4_096  # as many as an outbox holds: who gave a message wants to hear of its refusal
 
 
 class Mailbox:
@@ -32,7 +33,8 @@ class Mailbox:
         self._bytes_max = bytes_max
         self._deliveries: deque[Delivery] = deque()
         self._bytes = 0
-        self._events: deque[LinkEvent] = deque(maxlen=EVENTS_MAX)
+        self._events: deque[LinkEvent] = deque()
+        self._refusals = 0  # of these, those that are about a publication
         self.events_seen = 0
         """Counts arrivals, so that whoever waits for a delivery notices an event."""
 
@@ -50,9 +52,19 @@ class Mailbox:
         self._bytes += len(delivery.payload)
 
     def put_event(self, event: LinkEvent) -> None:
-        """Add an event; of more than 64 unread ones the oldest goes."""
+        """Add an event; of more than 64 unread ones the oldest goes.
+
+        Refused publications come by the hundred: they are bounded apart, and push nothing else out.
+        """
         self._events.append(event)
         self.events_seen += 1
+        refusal = isinstance(event, PublishRefused)
+        self._refusals += refusal
+        count = self._refusals if refusal else len(self._events) - self._refusals
+        if count > (REFUSALS_MAX if refusal else EVENTS_MAX):
+            alike = (e for e in self._events if isinstance(e, PublishRefused) == refusal)
+            self._events.remove(next(alike))
+            self._refusals -= refusal
 
     def take(self) -> Delivery | None:
         """The oldest delivery, or None."""
@@ -64,7 +76,9 @@ class Mailbox:
 
     def take_event(self) -> LinkEvent | None:
         """The oldest event, or None."""
-        return self._events.popleft() if self._events else None
+        event = self._events.popleft() if self._events else None
+        self._refusals -= isinstance(event, PublishRefused)
+        return event
 
     def discard_unacknowledged(self) -> int:
         """Forget what the broker will send again (QoS 1); returns how many that were."""

@@ -25,6 +25,7 @@ from edge_opid.link.contract import (
     LinkEvent,
     MessageDropped,
     PublishRefused,
+    SubscriptionGranted,
     SubscriptionRefused,
 )
 from edge_opid.reasons import LinkReason, Reason
@@ -149,6 +150,9 @@ class BaseLoop(ABC, Generic[ClockT]):
                 self._deaf[filter_] = reason
                 why = f"the broker refuses the subscription to {filter_}: {reason}"
                 self._note(LinkReason.SUBSCRIPTION_REFUSED, about=filter_, filter=filter_, why=why)
+            case SubscriptionGranted(filter_):
+                self._deaf.pop(filter_, None)
+                log.info("subscription granted", filter=filter_)
             case PublishRefused(topic, reason):
                 self._note(LinkReason.UNSENT_BY_BROKER, about=topic, topic=topic, why=reason)
             case MessageDropped(reason, count):  # the link counts, and tells us now and then

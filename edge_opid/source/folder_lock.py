@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from edge_opid.source.spool import SpoolError
@@ -31,14 +32,11 @@ class FolderLock:
             self._lock = self._open(folder / "lock")
             self._queue = self._open(folder / "lock.next")
             self._take(time.monotonic() + wait_s)
+            with suppress(PermissionError):  # a folder that was there already, in a hidden one
+                sync_folder(folder.parent)
         except OSError as error:
             self.close()
-            raise SpoolError(
-                error.errno,
-                f"spool {folder} is in use by another script, or its lock file is another user's: "
-                "give each script its own folder",
-            ) from error
-        sync_folder(folder.parent)
+            raise SpoolError(error.errno, f"spool {folder} {_complaint(error)}") from error
 
     def is_wanted(self) -> bool:
         """Whether another script waits for us to leave."""
@@ -65,6 +63,15 @@ class FolderLock:
             _locked(self._queue)  # or a third one has it, which says the same
             time.sleep(POLL_S)
         fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+
+def _complaint(error: OSError) -> str:
+    if isinstance(error, BlockingIOError):
+        return "is in use by another script: give each script its own folder"
+    return (
+        f"cannot be locked: {error.strerror}; the folder and the files lock and lock.next in it "
+        "must belong to the user who runs the script, on a disk that can be written"
+    )
 
 
 def _locked(handle: int) -> bool:

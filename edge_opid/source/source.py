@@ -50,6 +50,7 @@ from edge_opid.link.contract import (
     LinkError,
     LinkEvent,
     PublishRefused,
+    SubscriptionGranted,
     SubscriptionRefused,
 )
 from edge_opid.source.backlog import Backlog, BacklogParts, DecodeReading, Encode
@@ -383,6 +384,8 @@ class Source:
                     log.warning("disconnected", topic=topic, reason=reason, refused=refused)
             case SubscriptionRefused(filter_, reason):
                 self._be_refused(f"the broker does not let this client read {filter_}: {reason}")
+            case SubscriptionGranted():
+                self._link_trouble = self._refusal = ""  # if writing is refused, that comes again
             case PublishRefused(refused_topic, reason):
                 self._be_refused(
                     f"the broker does not let this client write {refused_topic}: {reason}"

@@ -14,7 +14,10 @@ Rules, in the order of the code:
    and the mark, which are taken up, and old segments, of which the mark says that they are done.
 7. What was in a file when its sync failed may be gone, whatever a later sync says. So it is written
    once more at the start of the next segment, and `unsynced` counts it until that is synced.
-8. An error of the disk leaves everything as it was or as it should be: whoever calls may go on.
+8. A script that cron starts leaves a segment for each reading while nobody acknowledges. Many short
+   ones at the end become one when the spool is opened: a process may have 1,024 files open, and one
+   that needs more could never start again. The copy is synced before they are deleted.
+9. An error of the disk leaves everything as it was or as it should be: whoever calls may go on.
 
 A record is `crc32 | length | kind | boot | seq | payload`, little-endian: a reading, or a mark that
 says how far the node has acknowledged. The checksum covers all that follows it, so that a torn or
@@ -42,6 +45,7 @@ HEADER = struct.Struct("<IIBQQ")
 PAYLOAD_BYTES_MAX = 2**20  # far beyond any reading; a larger length is a rotten one
 READING, MARK = 1, 2
 SEGMENTS_PER_SPOOL = 16  # what one deletion frees, and what one rotten byte may cost
+SHORT_ONES = 32  # segments that together are no longer than one: these are joined
 Renumber = Callable[
     [ReadingNumber, ReadingNumber, bytes], bytes
 ]  # old number, new number, payload: the new one
@@ -120,6 +124,7 @@ class Spool:
         for path in sorted(folder.glob("*.spool")):
             self._scan(path)
         self._take_up_copies()
+        self._join_short_ones()
         self._marked = self.mark
         self._reading_at = (self._segments[0] if self._segments else None, 0)
 
@@ -255,6 +260,41 @@ class Spool:
                 path.unlink()
         self._segments = deque(sorted(self._segments, key=lambda each: each.path.stem))
 
+    def _join_short_ones(self) -> None:
+        """See rule 8. Cut off half way it leaves readings twice, which is the same as once."""
+        short = self._short_ones()
+        if len(short) < SHORT_ONES:
+            return
+        with suppress(OSError):  # else the next life does it
+            copy = self._create(self._segments[-1], ".spool")
+            self._segments.append(copy)
+            try:
+                self._fill(copy, ((each, 0) for each in short))
+                os.fsync(copy.handle)
+                sync_folder(self._folder)
+            except OSError:
+                self._delete(copy)
+                raise
+            for each in short:
+                self._delete(each)
+
+    def _short_ones(self) -> list[SpoolSegment]:
+        """The last segments, as many as together are no longer than one may be."""
+        found, size = [], 0
+        for segment in reversed(self._segments):
+            size += segment.size
+            if size > self._bytes_max // SEGMENTS_PER_SPOOL:
+                break
+            found.append(segment)
+        return found[::-1]
+
+    def _fill(self, segment: SpoolSegment, places: Iterable[tuple[SpoolSegment, int]]) -> None:
+        """Begin a segment: with the mark, and what is not acknowledged of these places."""
+        segment.write(pack_record(MARK, self.mark))
+        for number, payload in self._after_mark(places):
+            segment.write(pack_record(READING, number, payload))
+            segment.last = number
+
     def _waiting(self) -> Iterator[tuple[ReadingNumber, bytes]]:
         """Everything that is not acknowledged."""
         return self._after_mark((segment, 0) for segment in self._segments)
@@ -374,10 +414,7 @@ class Spool:
         if self._reading_at[0] is None:
             self._reading_at = (segment, 0)
         sync_folder(self._folder)
-        segment.write(pack_record(MARK, self.mark))
-        for number, payload in self._after_mark((each, each.synced) for each in self._doubtful):
-            segment.write(pack_record(READING, number, payload))
-            segment.last = number
+        self._fill(segment, ((each, each.synced) for each in self._doubtful))
         return segment
 
     def _create(self, after: SpoolSegment | None, suffix: str) -> SpoolSegment:

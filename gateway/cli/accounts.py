@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
 
 from gateway.cli.output import Terminal
-from gateway.setup.accounts import remove_account, renew_account
+from gateway.setup.accounts import password_file, remove_account, renew_account
+from gateway.setup.initialise import PASSWORDS, SITE_HOME
 
 RELOAD = "- reload the broker's files: systemctl reload mosquitto (or SIGHUP)"
 
@@ -19,7 +21,7 @@ def renew(given: Namespace, screen: Terminal) -> int:
             "",
             "what remains to be done:",
             f"- put {file.name} where {given.name} reads it",
-            RELOAD,
+            *_reload(given),
             f"- restart {given.name}",
         ]
     )
@@ -30,5 +32,13 @@ def remove(given: Namespace, screen: Terminal) -> int:
     """No password for one name and its sensors: nobody can log in by them any more."""
     gone = remove_account(given.folder, given.name)
     screen.lines([*(f"{name} can no longer log in" for name in gone)])
-    screen.lines(["", "what remains to be done:", RELOAD])
+    screen.lines(["", "what remains to be done:", *_reload(given)])
     return 0
+
+
+def _reload(given: Namespace) -> Iterator[str]:
+    """The broker reads its files again; that of a site reads them on another machine."""
+    passwords = password_file(given.folder, given.name)
+    if str(passwords) != PASSWORDS:
+        yield f"- copy {given.folder / passwords} to the site's broker as {SITE_HOME}/passwords"
+    yield RELOAD

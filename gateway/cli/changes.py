@@ -122,9 +122,12 @@ def fit_facts(fit: FitRecord) -> Facts:
 
 
 def member_facts(context: CommandContext, fleet: Fleet, change: ChangeRecord) -> list[Facts]:
-    """Whoever was given a layout in this change, and whether it has reported."""
+    """Whoever was given a layout in this change, and whether it has reported.
+
+    A node that came or was forgotten after the fleet was read is left out: look again.
+    """
     last = {(each.site, each.node): each for each in context.store.members(change.id)}
-    return [_member(fleet, layout) for layout in last.values()]
+    return [_member(fleet, layout) for key, layout in last.items() if key in fleet.nodes]
 
 
 def _member(fleet: Fleet, layout: LayoutRecord) -> Facts:

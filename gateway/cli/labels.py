@@ -48,9 +48,12 @@ def read_labels(path: Path, fleet: Fleet) -> list[tuple[NodeKey, Label]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
             _check_columns(path, table.fieldnames or ())
-            return [_label(path, number, line, fleet) for number, line in enumerate(table, 2)]
+            found = [_label(path, table.line_num, line, fleet) for line in table]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise OperatorError(f"{path} cannot be read: {error}") from error
+    if not found:
+        raise OperatorError(f"{path} has no labels, only a header: nothing was sent")
+    return found
 
 
 def _check_columns(path: Path, names: object) -> None:

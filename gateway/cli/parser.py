@@ -82,7 +82,7 @@ def _labels(verbs: Verbs) -> None:
     )
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
     words = "how long to wait until all are sent; 0: do not wait"
-    each.add_argument("--wait-s", type=float, default=WAIT_S, metavar="SECONDS", help=words)
+    each.add_argument("--wait-s", type=_seconds, default=WAIT_S, metavar="SECONDS", help=words)
 
 
 def _broker(verbs: Verbs) -> None:
@@ -135,7 +135,7 @@ def _web(verbs: Verbs) -> None:
         verbs, "web", web.web, "serve the web pages: give labels, look at the fleet, operate it"
     )
     each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
-    each.add_argument("--port", type=_number, help="the port to use instead of web.port")
+    each.add_argument("--port", type=_port, help="the port to use instead of web.port")
     each.add_argument("--until-eof", action="store_true", help=SUPPRESS)
     words = "print a link to the web pages that works once"
     each = _verb(verbs, "web-link", web.web_link, words)
@@ -382,7 +382,9 @@ def _upkeep(verbs: Verbs) -> None:
     ):
         each = _verb(account, name, does, words)
         each.add_argument("folder", type=Path, metavar="FOLDER", help="the folder created by init")
-        each.add_argument("name", metavar="NAME", help="gateway, operator, SITE.NODE[.SOURCE]")
+        each.add_argument(
+            "name", metavar="NAME", help="gateway, operator, web, homeassistant, SITE.NODE[.SOURCE]"
+        )
     for name, does, words in (
         ("backup", backup.backup, "copy the database to a file, while the gateway runs"),
         ("restore", backup.restore, "restore the database from a backup"),
@@ -398,6 +400,12 @@ def _upkeep(verbs: Verbs) -> None:
 def _number(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= CHANGE_MAX:
         raise ArgumentTypeError(f"must be a whole number from 1, got {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65_536:
+        raise ArgumentTypeError(f"must be from 1 to 65535, got {text!r}")
     return int(text)
 
 

@@ -75,6 +75,8 @@ def wave_after(fleet: Fleet, key: NodeKey, sensor: str) -> AwaitedWave:
     First the sensor may have to be measured, then its node gets another layout, then the order goes
     out: to this node, and to all that are in the same change.
     """
+    if key not in fleet.nodes:  # another operator did not wait
+        return AwaitedWave(1, {key: "has been forgotten meanwhile"})
     record = fleet.sensors[key].get(sensor)
     if record is not None and record.state in UNDER_WAY:
         why = f"measures {sensor}, which takes its next readings"

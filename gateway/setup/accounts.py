@@ -1,7 +1,8 @@
 """Names at the broker, after `init`: another password for one, or none any more.
 
 The credentials are written first and the broker's file second, as `init` does: cut off in between,
-the old password still holds, and the same call again makes another one.
+the old password still holds, and the same call again makes another one. Credentials of a removed
+name go first, too: left behind, they would be those of the next node of that name.
 """
 
 from __future__ import annotations
@@ -12,35 +13,48 @@ from pathlib import Path, PurePosixPath
 from gateway.setup.file_writer import SECRET, FolderError, open_writer
 from gateway.setup.initialise import PASSWORD_BYTES, PASSWORDS
 from gateway.setup.mosquitto_files import ended, names_in, password_line
-from gateway.setup.plan import GATEWAY, OPERATOR, WEB
+from gateway.setup.plan import GATEWAY, HOMEASSISTANT, OPERATOR, WEB
+
+OF_PEOPLE_AND_SERVICES = (GATEWAY, OPERATOR, WEB, HOMEASSISTANT)
 
 
 def renew_account(folder: Path, user: str) -> Path:
     """A new password; the file that holds it, to be carried to whoever logs in by this name."""
-    folder = folder.absolute()
+    folder = _folder_of_a_fleet(folder)
     with open_writer(folder) as writer:
-        lines = _lines(writer.read(PASSWORDS), user, folder)
+        passwords = password_file(folder, user)
+        lines = _lines(writer.read(passwords), user, folder / passwords)
         file, password = credentials_of(user), secrets.token_urlsafe(PASSWORD_BYTES)
         writer.rewrite(file, f"{user}\n{password}\n", SECRET)
         place = next(i for i, line in enumerate(lines) if line.startswith(f"{user}:"))
         lines[place] = password_line(user, password)
-        writer.rewrite(PASSWORDS, "".join(lines), SECRET)
+        writer.rewrite(passwords, "".join(lines), SECRET)
     return folder / file
 
 
 def remove_account(folder: Path, user: str) -> list[str]:
     """Take a name and those of its sources out of the broker's file; who can no longer log in."""
-    folder = folder.absolute()
-    if user == GATEWAY:
+    folder = _folder_of_a_fleet(folder)
+    if user == GATEWAY or _is_gateway_of_a_site(user):
         raise FolderError("the gateway must be able to log in: renew its account instead")
     with open_writer(folder) as writer:
-        lines = _lines(writer.read(PASSWORDS), user, folder)
+        passwords = password_file(folder, user)
+        lines = _lines(writer.read(passwords), user, folder / passwords)
         gone = sorted(
             name for name in names_in("".join(lines)) if name == user or name.startswith(f"{user}.")
         )
         kept = [line for line in lines if line.partition(":")[0] not in gone]
-        writer.rewrite(PASSWORDS, "".join(kept), SECRET)
+        for name in gone:
+            writer.discard(credentials_of(name))
+        writer.rewrite(passwords, "".join(kept), SECRET)
     return gone
+
+
+def password_file(folder: Path, user: str) -> PurePosixPath:
+    """Where the broker of this user looks its name up: that of its site, or the central one."""
+    site, is_node, _ = user.partition(".")
+    own = PurePosixPath("sites") / site / "passwords"
+    return own if is_node and (folder / own).is_file() else PurePosixPath(PASSWORDS)
 
 
 def credentials_of(user: str) -> PurePosixPath:
@@ -49,19 +63,31 @@ def credentials_of(user: str) -> PurePosixPath:
     >>> print(credentials_of("gateway"), credentials_of("street.north.attic"))
     keys/gateway.credentials nodes/street-north/attic.credentials
     """
-    if user in (GATEWAY, OPERATOR, WEB):
+    if "." not in user:
         return PurePosixPath("keys") / f"{user}.credentials"
     site, node, *source = user.split(".")
     name = f"{source[0]}.credentials" if source else "credentials"
     return PurePosixPath("nodes") / f"{site}-{node}" / name
 
 
-def _lines(passwords: str, user: str, folder: Path) -> list[str]:
+def _folder_of_a_fleet(folder: Path) -> Path:
+    """The folder, if `init` made it: a misspelt one must not come into being."""
+    folder = folder.absolute()
+    if not (folder / PASSWORDS).is_file():
+        raise FolderError(f"{folder} is not a folder that init made: it has no {PASSWORDS}")
+    return folder
+
+
+def _is_gateway_of_a_site(user: str) -> bool:
+    return user.startswith(f"{GATEWAY}-")
+
+
+def _lines(passwords: str, user: str, file: Path) -> list[str]:
     known = names_in(passwords)
-    ours = user in (GATEWAY, OPERATOR, WEB) or 1 <= user.count(".") <= 2
+    ours = user in OF_PEOPLE_AND_SERVICES or _is_gateway_of_a_site(user)
+    ours |= 1 <= user.count(".") <= 2
     if user not in known or not ours:
         raise FolderError(
-            f"{folder / PASSWORDS} has no name {user!r} that init made; it has: "
-            f"{', '.join(sorted(known))}"
+            f"{file} has no name {user!r} that init made; it has: {', '.join(sorted(known))}"
         )
     return ended(passwords).splitlines(keepends=True)

@@ -65,6 +65,13 @@ class FileWriter:
         (self.folder / name).unlink()
         sync_folder(self.folder)
 
+    def discard(self, name: PurePosixPath | str) -> None:
+        """A file that nobody may use again, if it is here."""
+        path = self.folder / name
+        if self.has(name):
+            path.unlink()
+            sync_folder(path.parent)
+
     def _put(self, path: Path, text: str, mode: int, owner: os.stat_result | None) -> None:
         self._make_folder(path.parent)
         foreign = owner is not None and (owner.st_uid, owner.st_gid) != (os.getuid(), os.getgid())

@@ -67,13 +67,12 @@ def with_listener(theirs: str, ours: str, port: int) -> str:
     """
     lines = [line.strip() for line in theirs.splitlines()]
     settings = [line for line in lines if line and not line.startswith("#")]
-    _refuse_their_port(settings, port)
+    rules = [line for line in settings if _is_rule(line)]
+    default = _default_listener(settings, rules)
+    _refuse_their_port([*settings, *default], port)
     if any(line.split() == [PER_LISTENER, "true"] for line in settings):
         return "".join(f"{line}\n" for line in lines) + ours
-    rules = [line for line in settings if _is_rule(line)]
-    found = [PER_LISTENER + " true"]
-    if not any(_key(line) == "listener" for line in settings):
-        found += _only_listener(settings, rules)
+    found = [PER_LISTENER + " true", *default]
     for line in lines:
         if _is_rule(line) or _key(line) in (PER_LISTENER, "port", "bind_address"):
             continue
@@ -83,21 +82,25 @@ def with_listener(theirs: str, ours: str, port: int) -> str:
     return "".join(f"{line}\n" for line in found) + ours
 
 
-def _only_listener(settings: list[str], rules: list[str]) -> list[str]:
+def _default_listener(settings: list[str], rules: list[str]) -> list[str]:
     """The listener that mosquitto 2 makes where none is named: this machine's, open to everybody.
 
-    An old file names it by `port`; then it is for all, and needs a word about strangers.
+    An old file names it by `port` or `bind_address`, perhaps beside others; then it is for all, and
+    needs a word about strangers.
     """
     given = {_key(line): line.partition(" ")[2].strip() for line in settings}
-    if "port" in given:
-        return [f"listener {given['port']} {given.get('bind_address', '')}".strip(), *rules]
+    if "port" in given or "bind_address" in given:
+        where = f"{given.get('port', '1883')} {given.get('bind_address', '')}"
+        return [f"listener {where}".strip(), *rules]
+    if "listener" in given:
+        return []
     anonymous = [] if "allow_anonymous" in given else ["allow_anonymous true"]
     return ["listener 1883 localhost", *anonymous, *rules]
 
 
 def _refuse_their_port(settings: list[str], port: int) -> None:
-    named = {line.split()[1] for line in settings if _key(line) in ("listener", "port")}
-    if str(port) in (named or {"1883"}):
+    named = [line.split()[1:2] for line in settings if _key(line) == "listener"]
+    if [str(port)] in named:
         raise FolderError(
             f"port {port} is used by an existing listener: choose another, such as --broker-port "
             "1884"

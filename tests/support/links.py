@@ -53,7 +53,7 @@ def take(link: Link, count: int, *, acknowledge: bool = True) -> list[Delivery]:
     return taken
 
 
-def next_event(link: BackgroundLink, kind: type) -> LinkEvent:
+def next_event(link: BackgroundLink, kind: type | tuple[type, ...]) -> LinkEvent:
     """The next event of this kind; others are passed over."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
@@ -62,4 +62,4 @@ def next_event(link: BackgroundLink, kind: type) -> LinkEvent:
             return event
         if event is None:
             time.sleep(0.005)
-    raise AssertionError(f"no {kind.__name__} in {WAIT_S} s")
+    raise AssertionError(f"no {kind} in {WAIT_S} s")
