@@ -175,6 +175,42 @@ def test_a_burst_of_labels_teaches_little_more_than_one_of_them() -> None:
     assert abs(layer.weights[2] - before) <= 1.2 * one + 0.01
 
 
+@pytest.mark.parametrize("kind", [TimeLayer, CompiledTimeLayer])
+def test_one_change_that_labels_show_a_hundred_readings_late_is_one_reason_for_doubt(
+    kind: type[TimeLayer],
+) -> None:
+    """Ninety mistakes in a row among a thousand readings: counted singly, they left .80."""
+    layer, waiting = kind(2), []
+    for minute in range(1000):
+        truth = int(minute >= 800)
+        says = int(minute >= 890)  # the model has learned by then that the world is another one
+        seen = layer.evidence([0.95 - 0.9 * says, 0.05 + 0.9 * says], OWN, MINUTE_MS * minute)
+        layer.go_on(seen)
+        waiting.append((seen, truth))
+        if minute >= 100:
+            layer.learn(*waiting[minute - 100])
+    said = layer.probabilities(layer.evidence([0.05, 0.95], OWN, MINUTE_MS * 1000))
+    assert 0.95 < said[1] < 0.99
+
+
+@pytest.mark.parametrize(("delay", "shuffled", "least"), [(0, False, 0.99), (50, True, 0.95)])
+def test_labels_that_do_not_overlap_count_in_full(delay: int, shuffled: bool, least: float) -> None:
+    """At once, or late where there is no order: the record holds as much as labels came."""
+    stream = Stream(1, lasts=40, readings=600)
+    _, layer = run(stream.shuffled() if shuffled else stream, delay=delay)
+    labels = 600 - delay
+    faded = (1 - 0.9995**labels) / (1 - 0.9995)
+    held = sum(count for count, _ in layer.state()["record"])
+    assert least * faded <= held <= faded + 1e-6
+
+
+def test_late_labels_of_one_stretch_count_for_that_stretch() -> None:
+    """All labels, fifty readings late, in order: the record grows by about one for fifty."""
+    _, layer = run(Stream(1, lasts=40, readings=1500), delay=50)
+    held = sum(count for count, _ in layer.state()["record"])
+    assert held < 0.25 * 1450  # more than a fiftieth: at first no order was known
+
+
 def test_a_clock_that_was_wrong_once_does_not_keep_its_label_for_good() -> None:
     """One instance claims to be of the year 2100; the next label is of today."""
     _, layer = run(Stream(6, lasts=40))

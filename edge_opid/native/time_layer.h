@@ -150,6 +150,11 @@ static double order_of_labels(const fixed_t *s) {
     return within(s->kept_more / s->kept_could - 2 / sqrt(s->kept_count), 0, 1);
 }
 
+static double order_trusted(const fixed_t *s) {
+    const double by_scores = order_of_scores(s), by_labels = order_of_labels(s);
+    return by_labels > by_scores ? by_labels : by_scores;
+}
+
 static double still_holds(const layer_t *m, Py_ssize_t label, double age_ms) {
     const double share = m->frequency[label] / added(m->frequency, m->classes);
     const double place = octave(age_ms);
@@ -227,7 +232,7 @@ static void collect_evidence(const layer_t *m, evidence_t *e, int predictor, dou
     *e->age_ms = fabs(time_ms - s->label_ms);
     *e->stays = 0;
     if (s->label >= 0) {
-        const double by_labels = order_of_labels(s), trusted = by_labels > order ? by_labels : order;
+        const double trusted = order_trusted(s);
         if (trusted != 0) *e->stays = trusted * still_holds(m, (Py_ssize_t)s->label, *e->age_ms);
     }
     *e->noise = order * noise_of_scores(s);
@@ -316,16 +321,18 @@ static double newness(fixed_t *s, const evidence_t *e) {
     return share < 1 ? share : 1;
 }
 
-static void take_down(fixed_t *s, const double *said, Py_ssize_t classes, Py_ssize_t truth) {
+static void take_down(fixed_t *s, const double *said, Py_ssize_t classes, Py_ssize_t truth,
+                      double counts) {
     const Py_ssize_t winner = largest(said, classes);
+    const double faded = 1 - (1 - 0.9995) * counts;
     double share;
     for (int knot = 0; knot < KNOTS; knot++) {
-        s->record[knot].count *= 0.9995;
-        s->record[knot].right *= 0.9995;
+        s->record[knot].count *= faded;
+        s->record[knot].right *= faded;
     }
     const int place = knot_above(said[winner], &share);
     for (int side = 0; side < 2; side++) {
-        const double weight = side ? share : 1 - share;
+        const double weight = counts * (side ? share : 1 - share);
         s->record[place - 1 + side].count += weight;
         s->record[place - 1 + side].right += weight * (winner == truth);
     }
@@ -335,7 +342,6 @@ static void take_down(fixed_t *s, const double *said, Py_ssize_t classes, Py_ssi
 static void judge(layer_t *m, const evidence_t *e, Py_ssize_t truth, double new, double *found) {
     const int voices = label_speaks(e) ? 2 : 1;
     int hit[2] = {0, 0};
-    take_down(m->fixed, e->said, m->classes, truth);
     for (int voice = 0; voice < voices; voice++) {
         found_by(voice, m, e, found);
         hit[voice] = largest(found, m->classes) == truth;
@@ -364,13 +370,13 @@ static void move_weights(layer_t *m, const evidence_t *e, Py_ssize_t truth, doub
     for (int place = 0; place < FEATURES; place++) {
         double *square = m->fixed->squares + place, *weight = m->fixed->weights + place;
         const double step = new * slopes[place];
-        *square += step * step;
+        *square += step * slopes[place];
         *weight = within(*weight + 0.1 * step / (1 + sqrt(*square)), -3, 3);
     }
 }
 
 static void sharpen(fixed_t *s, int predictor, const double *scores, Py_ssize_t classes,
-                    Py_ssize_t truth, double *likely) {
+                    Py_ssize_t truth, double counts, double *likely) {
     if (s->sharpness[predictor].known == 0) {
         s->sharpness[predictor].known = 1;
         s->sharpness[predictor].t = 4.0;
@@ -380,8 +386,9 @@ static void sharpen(fixed_t *s, int predictor, const double *scores, Py_ssize_t 
     for (Py_ssize_t k = 0; k < classes; k++) likely[k] = *t * scores[k];
     make_likely(likely, classes);
     const double slope = scores[truth] - inner_product(likely, scores, classes);
-    *squares += slope * slope;
-    *t = within(*t + 2 * slope / sqrt(1 + *squares), 1, 50);
+    const double step = counts * slope;
+    *squares += step * slope;
+    *t = within(*t + 2 * step / sqrt(1 + *squares), 1, 50);
 }
 
 /* One more look back at a label, shared by the two ages around its own. */
@@ -408,10 +415,11 @@ static void count_stay(layer_t *m, const evidence_t *e, Py_ssize_t truth, double
 static void learn_truth(layer_t *m, const evidence_t *e, int predictor, Py_ssize_t truth,
                         double *room) {
     fixed_t *s = m->fixed;
-    const double new = newness(s, e);
+    const double new = newness(s, e), counts = 1 - order_trusted(s) * (1 - new);
+    take_down(s, e->said, m->classes, truth, counts);
     judge(m, e, truth, new, room);
     move_weights(m, e, truth, new, room);
-    sharpen(s, predictor, e->scores, m->classes, truth, room);
+    sharpen(s, predictor, e->scores, m->classes, truth, counts, room);
     if (*e->label >= 0) count_stay(m, e, truth, new);
     for (Py_ssize_t k = 0; k < m->classes; k++) m->frequency[k] *= 0.999;
     m->frequency[truth] += 1;

@@ -24,7 +24,7 @@ from edge_opid.node.time_layer import TimeLayer
 
 READINGS = 500
 KNOTS = (-8.0, -1.0, 0.5, 2.0, 8.0)
-DIGESTS = {"memories": "1614f04005c8808d", "time layer": "7f451952f64053ee"}
+DIGESTS = {"memories": "1614f04005c8808d", "time layer": "83346a2ac98683b0"}
 
 
 def digest_of_memories() -> str:

@@ -289,13 +289,19 @@ class Sharpness:
         """A probability for each class."""
         return likely(self.t * scores.astype(np.float64))
 
-    def learn(self, scores: Sequence[float] | NDArray[Any], number: int) -> None:
-        """Move t by what the scores said of a reading whose class is now known."""
+    def learn(
+        self, scores: Sequence[float] | NDArray[Any], number: int, counts: float = 1.0
+    ) -> None:
+        """Move t by what the scores said of a reading whose class is now known.
+
+        One that `counts` for a tenth moves it as far as ten of them should together.
+        """
         said = [float(score) for score in scores]
         likely = likely_list([self.t * score for score in said])
         slope = said[number] - added(p * score for p, score in zip(likely, said, strict=True))
-        self._squares += slope * slope
-        self.t = min(50.0, max(1.0, self.t + 2 * slope / math.sqrt(1 + self._squares)))
+        step = counts * slope
+        self._squares += step * slope
+        self.t = min(50.0, max(1.0, self.t + 2 * step / math.sqrt(1 + self._squares)))
 
     def state(self) -> list[float]:
         """The arguments that make it anew."""

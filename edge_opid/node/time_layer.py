@@ -16,8 +16,9 @@ layer stands behind whichever predictor is served. It takes the predictor's scor
 
 A label teaches the layer from the evidence as it was when its instance was predicted, however late
 it comes, and goes into the record with what was said then. Of labels that overlap (each looks back
-a hundred readings, and the next one follows after one) each counts for as much as is new in it.
-Ages are in seconds of the instances' own time.
+a hundred readings, and the next one follows after one) each counts for as much as is new in it: a
+hundred mistakes in a row are one thing that happened, and not a hundred reasons for doubt. Ages are
+in seconds of the instances' own time.
 
 Everything is a fold over its calls, in float64: the four operations, square roots, and sums from
 the first item to the last. So the same calls give the same bits on every CPU, here and in the C
@@ -244,7 +245,7 @@ class TimeLayer:
         order = self._order()
         label, age_ms, stays = self._label, abs(time_ms - self._label_ms), 0.0
         if label >= 0:
-            trusted = max(order, self._labels_order())
+            trusted = self._trusted()
             stays = trusted * self._still(label, age_ms) if trusted else 0.0
         seen = Evidence.of(
             predictor,
@@ -397,14 +398,20 @@ class TimeLayer:
             return 0.0
         return min(1.0, max(0.0, more / could - 2 / math.sqrt(count)))
 
+    def _trusted(self) -> float:
+        """How far there is an order at all, by scores or by labels."""
+        return max(self._order(), self._labels_order())
+
     # -- labels --------------------------------------------------------------------------------
 
     def learn(self, seen: Evidence, truth: int) -> None:
         """The class of an instance is known, now or late."""
         new = self._newness(seen)
+        counts = 1 - self._trusted() * (1 - new)  # without an order no mistake explains the next
+        self._record.take_down(seen.said.tolist(), truth, counts)
         together = self._judge(seen, truth, new)
         self._move_weights(seen, truth, new, together)
-        self._sharpness.setdefault(seen.predictor, Sharpness()).learn(seen.scores, truth)
+        self._sharpness.setdefault(seen.predictor, Sharpness()).learn(seen.scores, truth, counts)
         if seen.label >= 0:
             self._count_stay(seen, truth, new)
         self._frequency = [FREQUENCY_FADING * each for each in self._frequency]
@@ -450,11 +457,7 @@ class TimeLayer:
         return min(1.0, abs(seen.time_ms - before) / seen.age_ms)
 
     def _judge(self, seen: Evidence, truth: int, new: float) -> list[float]:
-        """Take down which voices are right, and how surely the truth was found at the time.
-
-        Returns what all evidence together says.
-        """
-        self._record.take_down(seen.said.tolist(), truth)
+        """Take down which voices are right. Returns what all evidence together says."""
         right, found = [], []
         for voice in (MODEL, LABEL, ALL) if seen.label_speaks else (MODEL, ALL):
             found = self._found_by(voice, seen)
@@ -479,7 +482,7 @@ class TimeLayer:
         slopes = mine, seen.noise * past, label, seen.stays * mine, seen.stays * there
         for place, slope in enumerate(slopes):
             step = new * slope
-            self._squares[place] += step * step
+            self._squares[place] += step * slope
             moved = self.weights[place] + STEP * step / (1 + math.sqrt(self._squares[place]))
             self.weights[place] = min(WEIGHT_MAX, max(-WEIGHT_MAX, moved))
 
@@ -599,13 +602,15 @@ class Record:
             found += weight * (right + BELIEVED * sure) / (count + BELIEVED)
         return found
 
-    def take_down(self, found: Floats, truth: int) -> None:
-        """One more label, shared by the two knots around the confidence."""
+    def take_down(self, found: Floats, truth: int, counts: float = 1.0) -> None:
+        """One more label, or a part of one, shared by the two knots around the confidence."""
         sure = max(found)
         right = found.index(sure) == truth
-        self.knots = [[FADING * count, FADING * hits] for count, hits in self.knots]
+        faded = 1 - (1 - FADING) * counts
+        self.knots = [[faded * count, faded * hits] for count, hits in self.knots]
         place, share = between(sure)
-        for near, weight in ((self.knots[place - 1], 1 - share), (self.knots[place], share)):
+        shares = counts * (1 - share), counts * share
+        for near, weight in zip(self.knots[place - 1 : place + 1], shares, strict=True):
             near[0] += weight
             near[1] += weight * right
 
