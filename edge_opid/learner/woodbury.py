@@ -14,7 +14,7 @@ from edge_opid.learner.settings import Settings
 from edge_opid.learner.statistics import Statistics, positive_part, system
 from edge_opid.native import numpy_twin
 from edge_opid.native.packing import Floats, pack, packed_size, padded, unpack
-from edge_opid.native.rescue import definite_root, solved
+from edge_opid.native.rescue import definite_root, inverse, is_diagonal, solved
 
 
 class WoodburyLearner(OnePassLearner):
@@ -172,8 +172,8 @@ class WoodburyLearner(OnePassLearner):
         """G from the inverse of the factor's leading block, which alone determines A's (Eq. 5)."""
         mine, d = self.settings, self.settings.width
         U = unpack(self._columns, mine.size)[:d, :d]
-        root = np.linalg.inv(U)
-        A = (root.T / self._variances[:d]) @ root
+        root, variances = inverse(U), self._variances[:d]
+        A = np.diag(1 / variances) if is_diagonal(U) else (root.T / variances) @ root
         weight = 1 + mine.lam if mine.vanishing else 1.0
         gram = positive_part((A - self._ridge * np.eye(d)) / weight)
         moments = self._B[:d].astype(np.float64)
@@ -186,7 +186,7 @@ class WoodburyLearner(OnePassLearner):
         mine = self.settings
         A, B = system(known, mine.vanishing, mine.lam, mine.rho)
         centre = None if known.centre is None else known.centre.astype(mine.kind)
-        self._keep_root(np.linalg.inv(definite_root(A)))
+        self._keep_root(inverse(definite_root(A)))
         self._load(
             {
                 "B": B.astype(mine.kind),
