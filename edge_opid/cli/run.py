@@ -11,31 +11,40 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edge_opid import log
 from edge_opid.config.service import load_config
 from edge_opid.errors import ConfigError, OpidError, sentence_of
 from edge_opid.service.systemd import Systemd
 
+if TYPE_CHECKING:  # a node that runs is spared it
+    from argparse import Namespace
+
 EARLY = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 
 
 def run(given: Namespace) -> int:
+    """What was typed with options."""
+    return serve(given.file, given.speed)
+
+
+def serve(file: Path, speed: float = 1.0) -> int:
     """Serve until SIGTERM or SIGINT, then commit, say goodbye, and end."""
-    config = load_config(given.file, os.environ)
+    config = load_config(file, os.environ)
     if not EARLY.keys() <= os.environ.keys():
         os.execve(sys.executable, sys.orig_argv, {**EARLY, **os.environ})
     from edge_opid.service.wiring import open_loop  # noqa: PLC0415 - paho is for `run` alone
 
     log.set_up(config.log_level, os.environ)
     try:
-        with open_loop(config, Systemd(os.environ), given.speed) as loop:
+        with open_loop(config, Systemd(os.environ), speed) as loop:
             for each in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(each, lambda *_: loop.stop())
             return loop.run()
     except ConfigError as error:
-        log.error("cannot go on", why=f"{given.file.name}: {error}")
+        log.error("cannot go on", why=f"{file.name}: {error}")
         return 2  # it would be the same at the next attempt
     except (OpidError, OSError) as error:
         log.error("cannot go on", why=sentence_of(error))
