@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edge_opid.cli.run import EARLY
 from firmware_sim.live.toml import toml_table
 
 NOBODY = toml_table("broker", host="127.0.0.1", port=1)  # the node starts, and goes on trying
@@ -20,7 +21,6 @@ CONFIG = (
     + NOBODY
     + toml_table("state", folder="state")
 )
-EARLY = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 UNIT = {"PYTHONOPTIMIZE": "2"}  # as the unit starts it: without docstrings and asserts
 ASKED_FOR = {
     "a gateway": (toml_table("gateway", keys=["ab" * 32]), {"nacl.signing"}),
@@ -42,12 +42,16 @@ NOT_FOR_A_NODE = {
     "gateway",
 }
 TOO_HEAVY = {
+    "argparse",  # 0.9 MB with gettext and the next two: `run FILE` needs no parser
+    "locale",
+    "shutil",
     "email",  # 1.9 MB with the next one: paho names urllib.request (`link.postponed`)
     "http",
     "matplotlib",
     "numpy.random",  # 7 MB
     "pandas",
     "pyarrow",
+    "random",  # 0.2 MB
     "river",
     "rich",
     "scipy",  # 28 MB

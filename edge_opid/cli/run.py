@@ -1,9 +1,11 @@
 """`run`: serve until told to stop.
 
-Two settings must stand in the environment before the first library is loaded: one BLAS thread
-(more only cost memory on matrices this small), and one malloc arena (glibc reads that at the start
-of the process and never again). The unit file sets both; without it, `run` starts itself once more,
-in the same process, with both set.
+Three settings must stand in the environment before the first library is loaded: one BLAS thread
+(more only cost memory on matrices this small), one malloc arena, and 128 kB as the size from which
+on malloc takes memory from the system and gives it back (glibc reads these at the start of the
+process and never again; left to itself it raises that size with the first snapshot, and then keeps
+what each one took). The unit file sets all of them; without it, `run` starts itself once more, in
+the same process, with all set.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ from edge_opid.service.systemd import Systemd
 if TYPE_CHECKING:  # a node that runs is spared it
     from argparse import Namespace
 
-EARLY = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+EARLY = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+}
 
 
 def run(given: Namespace) -> int:
