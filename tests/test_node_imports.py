@@ -114,7 +114,7 @@ def test_the_unit_compiles_all_that_a_node_loads_before_it_starts(tmp_path: Path
     environment = {**os.environ, **UNIT, "PYTHONPYCACHEPREFIX": str(cache)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run([sys.executable, "-c", code[1]], env=environment, check=True, timeout=120)
-    before = {path for path in cache.rglob("*.pyc")}
+    before = set(cache.rglob("*.pyc"))
     modules(tmp_path, CONFIG + toml_table("gateway", keys=["ab" * 32]), environment)
     later = {path.name.split(".")[0] for path in cache.rglob("*.pyc") if path not in before}
     assert later <= {"__main__"}  # which `python -m` has, and the program on the path has not

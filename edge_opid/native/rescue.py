@@ -92,7 +92,7 @@ def inverse(A: Matrix) -> Matrix:
     >>> inverse(np.diag([2.0, 4.0])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    return np.diag(1 / A.diagonal()) if is_diagonal(A) else np.linalg.inv(A)
+    return np.diag(1 / A.diagonal()) if is_diagonal(A) else np.asarray(np.linalg.inv(A), np.float64)
 
 
 def solved(A: NDArray[np.floating], B: NDArray[np.floating]) -> Matrix:
