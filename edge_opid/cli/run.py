@@ -1,12 +1,11 @@
 """`run`: serve until told to stop.
 
-These settings must stand in the environment before the first library is loaded: one BLAS thread
+Three settings must stand in the environment before the first library is loaded: one BLAS thread
 (more only cost memory on matrices this small), one malloc arena, and the size from which on malloc
 takes memory from the system and gives it back. glibc reads these at the start of the process and
-never again; left to itself it raises that size with the first snapshot, and keeps what each one
-took. 320 kB are more than messages take on their way, and less than a snapshot of many sensors.
-The unit file sets all of them; without it, `run` starts itself once more, in the same process, with
-all set.
+never again; left to itself it begins with these 128 kB, raises them with the first snapshot, and
+keeps what each one took. A reading takes less, an acknowledgement more. The unit file sets all
+three; without it, `run` starts itself once more, in the same process, with all set.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ if TYPE_CHECKING:  # a node that runs is spared it
 EARLY = {
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": "327680",
-    "MALLOC_TRIM_THRESHOLD_": "655360",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
 }
 
 
