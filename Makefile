@@ -129,8 +129,8 @@ bench-carry: setup  ## how much a learner should inherit when sensors change
 bench-gateway: setup  ## what a node costs its gateway, at rest and in a wave (FULL=1: 500 to 10,000 nodes; PAGES=1: beside the pages)
 	$(BIN)/python -m benchmarks.gateway.wave $(if $(FULL),--nodes 500 1000 2000 4000 10000 --rest 120) $(if $(PAGES),--nodes 1000 --rest 1 --viewers 20 --turns 5)
 
-bench-node: $(VENV)/.bench  ## a node beside what one would write instead: CPU, latency, memory (QUICK=1: a look; JSON=file: go on there)
-	$(BIN)/python -m benchmarks.node $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
+bench-node: $(VENV)/.bench  ## a node beside what one would write instead: CPU, latency, memory (QUICK=1: a look; MEMORY=1: memory alone; JSON=file: go on there)
+	$(BIN)/python -m benchmarks.node $(if $(QUICK),--quick) $(if $(MEMORY),--memory) $(if $(JSON),--json $(JSON))
 
 bench-slow-node: setup  ## how often a reading is sent to a node that cannot keep up
 	$(BIN)/python -m benchmarks.slow_node --stall 30 --rate 10

@@ -176,6 +176,7 @@ def test_sigterm_commits_what_was_received_and_says_goodbye(tmp_path, broker):
         environment = Path(f"/proc/{process.pid}/environ").read_bytes()
         assert b"OPENBLAS_NUM_THREADS=1" in environment
         assert b"MALLOC_ARENA_MAX=1" in environment
+        assert b"MALLOC_MMAP_THRESHOLD_=131072" in environment
         eventually(lambda: json.loads(opid_node("status", "--json", path).stdout)["committed"] > 0)
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0

@@ -13,6 +13,7 @@ from nacl.signing import SigningKey
 from support.state_folder import files, live
 
 from edge_opid.cli import main
+from edge_opid.cli.run import EARLY
 from edge_opid.config.service import load_config
 from edge_opid.models.matrix import ModelError
 from edge_opid.node.journal_records import Ordered, pack_record
@@ -119,8 +120,8 @@ def test_check_looks_again_while_snapshots_replace_each_other(lived, monkeypatch
 @pytest.mark.parametrize("verb", ["check", "run"])
 def test_what_a_start_refuses_check_and_run_refuse_alike(lived, verb, capsys, monkeypatch) -> None:
     """One sentence that names the command; systemd does not try again after code 2."""
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    for name, value in EARLY.items():
+        monkeypatch.setenv(name, value)
     before = files(lived / "state")
     code, _, err = run(capsys, verb, write(lived, classes=("dry", "damp")))
     assert code == 2

@@ -9,8 +9,9 @@ from test_node_life import live
 
 from edge_opid import WoodburyLearner
 from edge_opid.errors import SettingError
-from edge_opid.learner import settings
-from edge_opid.native.rescue import NumbersError, definite_root, solved, watch
+from edge_opid.learner import settings, woodbury
+from edge_opid.learner.statistics import positive_part, upper_root
+from edge_opid.native.rescue import NumbersError, definite_root, inverse, solved, watch
 
 
 def alike(n, seed=24):
@@ -118,3 +119,55 @@ def test_float32_keeps_its_promise_at_the_edge_of_the_allowed_settings():
     exact.learn_many(X[:2000], y[:2000])
     one, other = (X[2000:] @ each.weights()[0].astype(float) for each in (short, exact))
     assert np.mean(one.argmax(1) != other.argmax(1)) <= 0.005
+
+
+def no_lapack(*_args, **_options):
+    raise AssertionError("LAPACK was called")
+
+
+def test_a_node_that_knows_nothing_takes_an_order_without_lapack(monkeypatch):
+    """Its 2 MB of code were loaded by every start, to take an identity matrix apart."""
+    for name in ("cholesky", "eigh", "inv", "qr", "solve"):
+        monkeypatch.setattr(np.linalg, name, no_lapack)
+    rig = Rig.make(vanishing=("a",))
+    rig.order(desired(1, sensors=("b", "c", "a")))
+    assert rig.node.state.layout_version == 1
+    live(rig, *alike(5))
+    rig.commit(0)
+    assert rig.reborn().frozen() == rig.frozen()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 32, 75, 125])
+def test_a_diagonal_matrix_is_taken_apart_to_the_bits_of_lapack(size):
+    """Another bit in the first state would be another bit in every later one."""
+    rng = np.random.default_rng(size)
+    for diagonal in (np.full(size, 0.3), np.ones(size), 10 ** rng.uniform(-6, 6, size)):
+        A = np.diag(diagonal)
+        root = np.linalg.cholesky(A).T
+        assert definite_root(A).tobytes() == np.ascontiguousarray(root).tobytes()
+        assert inverse(A).tobytes() == np.linalg.inv(A).tobytes()
+        assert positive_part(A).tobytes() == A.tobytes()
+    noise = np.diag(rng.normal(size=size) * 1e-16)  # what is left of a ridge taken from itself
+    values, vectors = np.linalg.eigh(noise)
+    assert np.array_equal(positive_part(noise), (vectors * np.maximum(values, 0)) @ vectors.T)
+    assert upper_root(np.zeros((size, size))).tobytes() == bytes(8 * size * size)
+
+
+@pytest.mark.parametrize("rho", [1e-2, 1.0, 30.0])
+@pytest.mark.parametrize("spread", [1.0, 1e4])
+def test_sums_are_the_same_to_the_bit_where_nobody_looks_at_their_eigenvalues(
+    rho, spread, monkeypatch
+):
+    """A bound that promised too much would leave a negative eigenvalue in a summary."""
+    rng, learner = np.random.default_rng(3), WoodburyLearner(3, 9, 2, rho=rho, limit=1e9)
+    mixed = rng.normal(size=(12, 12)) * np.geomspace(1, 1 / spread, 12)[:, None]
+    looked = []
+    monkeypatch.setattr(woodbury, "positive_part", lambda G: looked.append(1) or positive_part(G))
+    for _ in range(40):
+        for _ in range(25):
+            learner.learn_one((rng.normal(size=12) @ mixed).astype(np.float32), rng.integers(2))
+        found = learner.summary("float64").gram
+        with monkeypatch.context() as patch:
+            patch.setattr(woodbury, "_least_eigenvalue", lambda *_: -np.inf)
+            assert learner.summary("float64").gram.tobytes() == found.tobytes()
+    assert len(looked) < 80 - 10 or spread > 1  # the second time always, the first time seldom

@@ -1,6 +1,6 @@
 """A node beside what a user would write instead, on the same broker, in the same run.
 
-    python -m benchmarks.node [--quick] [--sizes few many] [--json out/node.json]
+    python -m benchmarks.node [--quick | --memory] [--sizes few many] [--json out/node.json]
 
 The peers (`peers.py`) are a bare paho echo and thirty lines each of paho with river, Vowpal Wabbit
 and scikit-learn, the first two with SQLite and a commit per 128 readings. All are given the same
@@ -9,7 +9,9 @@ labelled readings at the same QoS; each predicts, learns and publishes what it p
 Machines differ and are shared, so judge by the ratios: the contenders take turns, the figure is the
 processor time (user and system) of the whole process for each reading, and a ratio is the median of
 those of the rounds. Memory: a node with TLS, a client certificate and a signed document with
-weights, at D = 125, beside an interpreter that has only loaded numpy, paho and msgpack.
+weights, at D = 125, beside an interpreter that has only loaded numpy, paho and msgpack; the aim is
+about that. A node runs optimised, without docstrings, and keeps paho from loading what it does not
+use, so the same interpreter under the same terms is measured, too.
 
 Each part is printed as soon as it is measured. With `--json` it is also written, and what the file
 has already is not measured again: a run that was stopped is taken up by the same command.
@@ -38,6 +40,7 @@ from benchmarks.node.contenders import (
     SIZES,
     WINDOW,
     Contender,
+    as_a_service,
     client,
     contenders,
     names,
@@ -207,11 +210,18 @@ def memory(folder: Path, ports: tuple[int, int]) -> Figures:
         for boot, share in enumerate(("node_mb", "later_mb"), 1):
             in_windows(port, tested, "many", MEMORY_READINGS // boot, boot)
             found[share], found["most_mb"] = memory_mb(tested.process.pid)
-    command = [sys.executable, str(Path(__file__).with_name("parts.py"))]
+    found["idle_mb"] = interpreter_mb(folder)
+    with as_a_service(folder / "compiled"):
+        found["alike_mb"] = interpreter_mb(folder, "postponing")
+    return found
+
+
+def interpreter_mb(folder: Path, *how: str) -> float:
+    """Resident MB of `parts.idle`."""
+    command = [sys.executable, str(Path(__file__).with_name("parts.py")), *how]
     with Child("idle", command, folder / "idle.log", piped=True) as idle:
         assert idle.line() == "ready"
-        found["idle_mb"], _ = memory_mb(idle.pid)
-    return found
+        return memory_mb(idle.pid)[0]
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -274,6 +284,7 @@ def main() -> None:
     """Measure, print, and write the figures where asked."""
     parser = command_line(__doc__)
     parser.add_argument("--quick", action="store_true", help="a look, in two minutes")
+    parser.add_argument("--memory", action="store_true", help="resident memory alone")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     add_json_option(parser)
     options = parser.parse_args()
@@ -285,7 +296,7 @@ def main() -> None:
         folder = Path(name)
         certificates(folder)
         with brokers(folder) as ports:
-            for qos, size in itertools.product((1, 0), options.sizes):
+            for qos, size in itertools.product((1, 0), () if options.memory else options.sizes):
                 part = found.setdefault(f"{size}, QoS {qos}", {})
                 for load, figures in part.items():
                     print(table(load, figures, size, qos), flush=True)
@@ -300,7 +311,8 @@ def main() -> None:
     print(
         f"resident, D = 125, TLS, signed, after {MEMORY_READINGS:,} readings: "
         f"{used['node_mb']:.1f} MB (at the most {used['most_mb']:.1f}), interpreter with numpy, "
-        f"paho and msgpack: {used['idle_mb']:.1f} MB"
+        f"paho and msgpack: {used['idle_mb']:.1f} MB, the same optimised as the node is and "
+        f"without what it postpones: {used['alike_mb']:.1f} MB"
     )
     print("\n" + "\n".join(aims(found, used)))
 

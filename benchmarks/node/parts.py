@@ -1,6 +1,7 @@
 """What `benchmarks.node` measures with: certificates, and an interpreter to compare memory with.
 
-python parts.py   # numpy, paho and msgpack, and no more
+python parts.py             # numpy, paho and msgpack, and no more
+python parts.py postponing  # without what a node keeps paho from loading
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 HOST = "127.0.0.1"
 
@@ -31,10 +33,13 @@ def certificates(folder: Path) -> None:
         (folder / f"{name}.key").chmod(0o600)
 
 
-def idle() -> None:
+def idle(*, postponing: bool = False) -> None:
     """An interpreter with the three libraries loaded, until its input ends."""
     import msgpack  # type: ignore[import-untyped]  # noqa: F401, PLC0415
     import numpy as np  # noqa: F401, PLC0415
+
+    if postponing:  # as `edge_opid.link.postponed` has it, without the rest of ours
+        sys.modules["urllib.request"] = ModuleType("urllib.request")
     import paho.mqtt.client  # noqa: F401, PLC0415
 
     print("ready", flush=True)
@@ -42,4 +47,4 @@ def idle() -> None:
 
 
 if __name__ == "__main__":
-    idle()
+    idle(postponing="postponing" in sys.argv)

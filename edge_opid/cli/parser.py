@@ -12,7 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-PROGRAM = "opid-node"
+from edge_opid.cli import PROGRAM
+
 CONFIG = Path("/etc/opid-node/node.toml")
 WHICH = f"the configuration (default {CONFIG})"
 Verbs = Any

@@ -170,7 +170,8 @@ class GramLearner(OnePassLearner):
         root = unpack_root(self._packed, self.settings.width)
         moments = self._moments.astype(np.float64)
         centre = None if self._centre is None else self._centre.astype(np.float64)
-        return Statistics(root.T @ root, moments, self._readings, self._evidence, centre)
+        gram = root.T @ root if root.any() else root
+        return Statistics(gram, moments, self._readings, self._evidence, centre)
 
     def _restore(self, known: Statistics) -> None:
         kind = self.settings.kind

@@ -44,6 +44,8 @@ def distilled(known: Statistics, everything: Matrix, kept: Sequence[int], rho: f
     `known` are the sums of the labelled ones. The teacher's ridge is at least ρ.
     """
     columns = list(kept)
+    if known.centre is None and not known.moments.any():
+        return np.zeros((len(columns), known.moments.shape[1]))  # no label has taught anything
     careful = careful_ridge(known, columns, rho)
     own = everything[np.ix_(columns, columns)] + STUDENT * np.eye(len(columns))
     return solved(own, everything[columns] @ teacher(known, careful))

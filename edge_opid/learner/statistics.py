@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_opid.native.rescue import solved, triangular
+from edge_opid.native.rescue import is_diagonal, solved, triangular
 
 Matrix = NDArray[np.float64]
 
@@ -140,6 +140,8 @@ def bridge(known: Statistics, kept: Sequence[int], lam: float, rho: float) -> Ma
 
 def positive_part(gram: Matrix) -> Matrix:
     """`gram` without the negative eigenvalues that float32 rounding may have left in it."""
+    if is_diagonal(gram):
+        return np.maximum(gram, 0.0)
     values, vectors = np.linalg.eigh(gram)
     if values[0] >= 0:
         return gram
@@ -148,5 +150,7 @@ def positive_part(gram: Matrix) -> Matrix:
 
 def upper_root(gram: Matrix) -> Matrix:
     """An upper triangular root with rootᵀ root = gram, also where gram is singular."""
+    if not gram.any():
+        return np.zeros_like(gram)
     values, vectors = np.linalg.eigh(gram)
     return triangular((vectors * np.sqrt(np.maximum(values, 0))).T)

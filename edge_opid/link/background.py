@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
 
 from edge_opid.link.contract import Delivery, LinkError, LinkEvent
-from edge_opid.link.mqtt import TURN_S, MqttLink
+from edge_opid.link.mqtt import TURN_S, MqttLink, uniform
 from edge_opid.link.options import MqttOptions
 from edge_opid.link.poller import IN, Poller
 
@@ -23,7 +22,7 @@ class BackgroundLink(MqttLink):
     """
 
     def __init__(
-        self, options: MqttOptions, draw: Callable[[float, float], float] = random.uniform
+        self, options: MqttOptions, draw: Callable[[float, float], float] = uniform
     ) -> None:
         super().__init__(options, draw)
         self._lock = threading.Condition(threading.Lock())

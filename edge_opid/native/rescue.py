@@ -4,6 +4,9 @@ LAPACK refuses a matrix that is not positive definite, or is singular, by a few 
 place: two sensors that say the same in large numbers are enough. Here the usual decomposition is
 tried first, so that ordinary bits are the ordinary ones; where it fails, the nearest matrix that
 has one is taken instead, which is the same one every time. Whoever `watch`es is told in a sentence.
+
+A learner that knows nothing has diagonal matrices. Those are taken apart without LAPACK, to the
+same bits: its code, 2 MB of a node's memory, is loaded by the first change of what was learned.
 """
 
 from __future__ import annotations
@@ -63,9 +66,16 @@ def _check(A: NDArray[np.floating]) -> None:
         raise NumbersError(f"a {len(A)}×{len(A)} matrix must be finite to be solved, and is not")
 
 
+def is_diagonal(A: NDArray[np.floating]) -> bool:
+    """Whether everything beside the diagonal is zero."""
+    return bool(np.count_nonzero(A) == np.count_nonzero(A.diagonal()))
+
+
 def definite_root(A: Matrix) -> Matrix:
     """An upper triangular root with rootᵀ root = A, for A positive definite up to rounding."""
     _check(A)
+    if is_diagonal(A) and (A.diagonal() > 0).all():
+        return np.diag(np.sqrt(A.diagonal()))
     try:
         return np.asarray(np.linalg.cholesky(A).T)
     except np.linalg.LinAlgError:
@@ -74,6 +84,15 @@ def definite_root(A: Matrix) -> Matrix:
     floor = max(len(A) * FLOOR * float(np.abs(values).max()), float(np.finfo(float).tiny))
     _tell(f"a {len(A)}×{len(A)} matrix was not positive definite and was mended")
     return triangular((vectors * np.sqrt(np.maximum(values, floor))).T)
+
+
+def inverse(A: Matrix) -> Matrix:
+    """A⁻¹ of a matrix that has one.
+
+    >>> inverse(np.diag([2.0, 4.0])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return np.diag(1 / A.diagonal()) if is_diagonal(A) else np.asarray(np.linalg.inv(A), np.float64)
 
 
 def solved(A: NDArray[np.floating], B: NDArray[np.floating]) -> Matrix:

@@ -241,8 +241,12 @@ def _check_format(what: str, written: int) -> None:
 
 
 def pack_state(state: dict[str, Any]) -> bytes:
-    """The bytes of a state made of maps, lists, numbers, text, bytes and arrays."""
-    return bytes(msgpack.packb({"format": FORMAT, "state": state}, default=_array))
+    """The bytes of a state made of maps, lists, numbers, text, bytes and arrays.
+
+    A function stands for what it returns, and is called when it is its turn: what it made is gone
+    before the next one is.
+    """
+    return bytes(msgpack.packb({"format": FORMAT, "state": state}, default=_packable))
 
 
 def unpack_state(data: bytes) -> dict[str, Any]:
@@ -261,7 +265,10 @@ def unpack_state(data: bytes) -> dict[str, Any]:
     return restored
 
 
-def _array(value: Any) -> Any:
+def _packable(value: Any) -> Any:
+    """What msgpack knows, in the place of what it does not."""
+    if callable(value):
+        return value()
     if isinstance(value, np.ndarray):
         kind = value.dtype.newbyteorder("<")
         header = [kind.str, list(value.shape), value.astype(kind).tobytes()]

@@ -228,7 +228,7 @@ class Node:
 
     def snapshot(self) -> bytes:
         """The state after exactly the committed records: call it when nothing is pending."""
-        return pack_state(self.state.state())
+        return pack_state(self.state.parts())
 
     def subscriptions(self) -> dict[str, int]:
         """What to ask the broker for, and with which quality of service.

@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from struct import pack, unpack
 from typing import Any, NamedTuple
 
@@ -285,9 +286,14 @@ class Recent:
 
     def state(self) -> dict[str, Any]:
         """All entries in values that msgpack knows; each set of sensors is spelled once."""
+        parts = self.parts()
+        return {**parts, "entries": [made() for made in parts["entries"]]}
+
+    def parts(self) -> dict[str, Any]:
+        """The same, each entry as a function that makes it: see `NodeState.parts`."""
         used = dict.fromkeys(each.sensors for each in self._entries)  # a set that keeps its order
         layouts = {sensors: place for place, sensors in enumerate(used)}
-        entries = [_plain(each, layouts[each.sensors]) for each in self._entries]
+        entries = [partial(_plain, each, layouts[each.sensors]) for each in self._entries]
         names = [list(each) for each in layouts]
         return {"sensors": names, "entries": entries, "lessons": self.lessons}
 

@@ -161,26 +161,35 @@ class NodeState:
 
     def state(self) -> dict[str, Any]:
         """Plain values and arrays, for `restored`."""
+        made = {name: part() if callable(part) else part for name, part in self.parts().items()}
+        return {**made, "recent": self.recent.state()}
+
+    def parts(self) -> dict[str, Any]:
+        """The same, but large parts as functions that make them, for `pack_state`.
+
+        So a snapshot needs no second copy of everything at once: a node's memory would stay as
+        large as that.
+        """
         return {
-            "settings": self.settings.plain(),
-            "local_models": self.local_models.state(),
-            "warmup": self.warmup and self.warmup.state(),
-            "measuring": self.measuring.state(),
-            "scales": self.scales.state(),
-            "register": self.register.state(),
-            "last": self.last.state(),
-            "silence": self.silence.state(),
-            "truth": self.standing_truth.state(),
+            "settings": self.settings.plain,
+            "local_models": self.local_models.state,
+            "warmup": self.warmup and self.warmup.state,
+            "measuring": self.measuring.state,
+            "scales": self.scales.state,
+            "register": self.register.state,
+            "last": self.last.state,
+            "silence": self.silence.state,
+            "truth": self.standing_truth.state,
             "made": list(astuple(self.own_instances)),
-            "joiner": self.joiner.state(),
-            "recent": self.recent.state(),
-            "newcomers": self.newcomers.state(),
-            "scoreboard": self.scoreboard.state(),
-            "time_layer": self.time_layer.state(),
+            "joiner": self.joiner.state,
+            "recent": self.recent.parts,
+            "newcomers": self.newcomers.state,
+            "scoreboard": self.scoreboard.state,
+            "time_layer": self.time_layer.state,
             "frequency": self.frequency.counts,
-            "pushed_models": self.pushed_models.state(),
-            "asking": self.asking.state(),
-            "trial": self.trial.state(),
+            "pushed_models": self.pushed_models.state,
+            "asking": self.asking.state,
+            "trial": self.trial.state,
             "doubt": list(astuple(self.doubt)) if self.doubt else [],
             "knows_less": self.knows_less,
             "examples_owed": self.examples.owed,

@@ -29,7 +29,7 @@ from edge_opid.store.frames import (
     resembles_frame,
 )
 
-_ZEROS = bytes(65_536)  # filling in pieces keeps a node's memory small
+PIECE_BYTES = 65_536  # filling in pieces keeps a node's memory small
 NO_END = 2**64  # no record has this index
 
 
@@ -132,8 +132,9 @@ def read_or_nothing(disk: Disk, name: str, offset: int, size: int) -> bytes:
 
 def fill_with_zeros(disk: Disk, name: str, size: int) -> None:
     """Write every page once, so that later commits cost one page each."""
-    for offset in range(0, size, len(_ZEROS)):
-        disk.write(name, offset, _ZEROS[: size - offset])
+    zeros = bytes(PIECE_BYTES)
+    for offset in range(0, size, PIECE_BYTES):
+        disk.write(name, offset, zeros[: size - offset])
 
 
 def copy_frames(disk: Disk, old: Segment, name: str, header: SegmentHeader) -> None:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
+from edge_opid.cli.run import EARLY
 from edge_opid.errors import OpidError
 
 STOP_S = 30.0  # for a program to end when it is asked to, on a busy machine
 WAIT_S = 150.0  # for one thing to happen there: an end to waiting, by which nothing is judged
 LOG_SHOWN = 4_000  # characters of the end of a log
-QUIET = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONUNBUFFERED": "1"}
+QUIET = {**EARLY, "PYTHONUNBUFFERED": "1"}  # a node that lacks them starts itself once more
 LEASH = Path(__file__).with_name("leash.py")
 
 

@@ -37,7 +37,8 @@ class NodeProcess(Child):
             f'{settings}\n[broker]\nhost = "{HOST}"\nport = {port}\n{broker}\n'
             '[state]\nfolder = "state"\nstatus_file = "status.json"\n'
         )
-        command = [sys.executable, "-m", "edge_opid", "run", f"--speed={speed}", str(self.toml)]
+        faster = [] if speed == 1.0 else [f"--speed={speed}"]  # otherwise as the unit starts it
+        command = [sys.executable, "-m", "edge_opid", "run", *faster, str(self.toml)]
         super().__init__("node", command, folder / "node.log")
 
     @property
