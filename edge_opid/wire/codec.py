@@ -74,6 +74,7 @@ from edge_opid.wire.sensors import (
 )
 from edge_opid.wire.topics import Channel
 from edge_opid.wire.usual_reading import Frames, read_usual
+from edge_opid.wire.usual_status import read_usual_status
 
 M = TypeVar("M", bound=Message)
 
@@ -382,6 +383,8 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
         if is_reading and (usual := read_usual(pairs)) is not None:
             _FRAMES.keep(payload, usual)
             return usual
+        if Status.kind in by_kind and (status := read_usual_status(pairs)) is not None:
+            return status
         found = _each_key_once(pairs)
         version, record = found.pop("v"), by_kind[found.pop("kind")]
         if type(version) is not int or version != SCHEMA_VERSION:

@@ -62,9 +62,10 @@ class Changes:
     def _quota(self, key: NodeKey, change: ChangeRecord) -> int:
         if change.state != ChangeState.GATHERING:
             return 0
-        lacking = self._policy.batch_max - len(self._fleet.examples[change.id])
+        batch = self._fleet.examples[change.id]
+        lacking = self._policy.batch_max - len(batch)
         share = self._twice_its_share(lacking, change)
-        left = self._most_of(change) - self._given(key, change)
+        left = self._most_of(change) - batch.given[key]
         return max(0, min(lacking, share, left))
 
     def _twice_its_share(self, instances: int, change: ChangeRecord) -> int:
@@ -74,13 +75,9 @@ class Changes:
         """What one member may bring to the batch of a change, in all."""
         return self._twice_its_share(self._policy.batch_max, change)
 
-    def _given(self, key: NodeKey, change: ChangeRecord) -> int:
-        """How many instances of the batch are this node's."""
-        return sum(number[:2] == key for number in self._fleet.examples[change.id])
-
     def _check_asked(self, key: NodeKey, change: ChangeRecord) -> None:
         """Refuse what nobody asked for, and what is more than that."""
-        given = self._given(key, change)
+        given = self._fleet.examples[change.id].given[key]
         if key not in self._asked:  # asked by a former life of this gateway
             self._asked[key] = change.id, given + self._quota(key, change)
         number, asked = self._asked[key]
