@@ -368,10 +368,8 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
     if len(payload) > QUICK_BYTES_MAX:
         return None
     try:
-        if is_reading := Reading.kind in by_kind:
-            usual = _FRAMES.read(payload)
-            if usual is not None:
-                return usual
+        if Reading.kind in by_kind and (known := _FRAMES.read(payload)) is not None:
+            return known
         pairs = msgpack.unpackb(
             payload,
             object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
@@ -380,11 +378,8 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
             max_bin_len=0,
             max_ext_len=0,
         )
-        if is_reading and (usual := read_usual(pairs)) is not None:
-            _FRAMES.keep(payload, usual)
+        if (usual := _as_usual(payload, pairs, by_kind)) is not None:
             return usual
-        if Status.kind in by_kind and (status := read_usual_status(pairs)) is not None:
-            return status
         found = _each_key_once(pairs)
         version, record = found.pop("v"), by_kind[found.pop("kind")]
         if type(version) is not int or version != SCHEMA_VERSION:
@@ -392,6 +387,14 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
         return _built(record, found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
+
+
+def _as_usual(payload: bytes, pairs: Any, by_kind: Mapping[str, type[Checked]]) -> Any:
+    """A reading or a status as our own senders write it; None for all else."""
+    if Reading.kind in by_kind and (reading := read_usual(pairs)) is not None:
+        _FRAMES.keep(payload, reading)
+        return reading
+    return read_usual_status(pairs) if Status.kind in by_kind else None
 
 
 def _each_key_once(pairs: Any) -> dict[str, Any]:

@@ -15,11 +15,10 @@ from edge_opid.wire.limits import LIMITS
 from edge_opid.wire.messages import SCHEMA_VERSION, Status
 from edge_opid.wire.schema import Field, NumberField, Whole
 
-LABELLED = frozenset(
-    ("v", "kind", "online", "layout_version", "model_version", "version")
-    + ("time_ms", "counts", "accuracy")
+UNLABELLED = frozenset(
+    ("v", "kind", "online", "layout_version", "model_version", "version", "time_ms", "counts")
 )
-KEYS = LABELLED, LABELLED - {"accuracy"}
+KEYS = UNLABELLED, UNLABELLED | {"accuracy"}
 _WHOLE, _RATE = Whole(), NumberField(low=0.0)
 
 

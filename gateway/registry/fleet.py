@@ -66,24 +66,28 @@ class ExampleBatch(set[ExampleNumber]):
 
     >>> batch = ExampleBatch()
     >>> batch.add(("street", "north", "attic", 1, 7))
-    >>> batch.given["street", "north"], batch.given["street", "south"]
+    >>> batch.given_by(("street", "north")), batch.given_by(("street", "south"))
     (1, 0)
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.given: Counter[NodeKey] = Counter()
+        self._given: Counter[NodeKey] = Counter()
 
     def add(self, number: ExampleNumber) -> None:
         """One more; not if it is there."""
         if number not in self:
             super().add(number)
-            self.given[number[:2]] += 1
+            self._given[number[:2]] += 1
+
+    def given_by(self, key: NodeKey) -> int:
+        """How many are this node's."""
+        return self._given.get(key, 0)
 
     def drop(self, key: NodeKey) -> None:
         """Nothing of it is this node's."""
         self.difference_update([number for number in self if number[:2] == key])
-        del self.given[key]
+        del self._given[key]
 
 
 class Fleet:

@@ -66,7 +66,8 @@ def rows_of(records: Sequence[Any]) -> list[tuple[Any, ...]]:
     >>> rows_of([IssuedRecord("street", "north", 7), IssuedRecord("street", "south", 3)])
     [('street', 'north', 7), ('street', 'south', 3)]
     """
-    fields, codecs = _fields_of(type(records[0]))
+    kind: Any = type(records[0])  # which mypy does not know to be hashable
+    fields, codecs = _fields_of(kind)
     columns = zip(*map(fields, records), strict=True)
     try:
         written = [
@@ -259,7 +260,7 @@ def _all_plain_text(values: Sequence[Any]) -> bool:
 
 
 def _all_whole(values: Sequence[Any]) -> bool:
-    return _all(int, values) and -INTEGER_END <= min(values) and max(values) < INTEGER_END
+    return _all(int, values) and min(values) >= -INTEGER_END and max(values) < INTEGER_END
 
 
 def _all_real(values: Sequence[Any]) -> bool:
