@@ -74,7 +74,6 @@ from edge_opid.wire.sensors import (
 )
 from edge_opid.wire.topics import Channel
 from edge_opid.wire.usual_reading import Frames, read_usual
-from edge_opid.wire.usual_status import read_usual_status
 
 M = TypeVar("M", bound=Message)
 
@@ -368,8 +367,10 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
     if len(payload) > QUICK_BYTES_MAX:
         return None
     try:
-        if Reading.kind in by_kind and (known := _FRAMES.read(payload)) is not None:
-            return known
+        if is_reading := Reading.kind in by_kind:
+            usual = _FRAMES.read(payload)
+            if usual is not None:
+                return usual
         pairs = msgpack.unpackb(
             payload,
             object_pairs_hook=tuple,  # so that a key that comes twice is still there twice
@@ -378,7 +379,8 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
             max_bin_len=0,
             max_ext_len=0,
         )
-        if (usual := _as_usual(payload, pairs, by_kind)) is not None:
+        if is_reading and (usual := read_usual(pairs)) is not None:
+            _FRAMES.keep(payload, usual)
             return usual
         found = _each_key_once(pairs)
         version, record = found.pop("v"), by_kind[found.pop("kind")]
@@ -387,14 +389,6 @@ def read_quickly(payload: bytes, by_kind: Mapping[str, type[Checked]]) -> Any:
         return _built(record, found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgpack.OutOfData):
         return None  # of which many are ours: a WireError is a ValueError
-
-
-def _as_usual(payload: bytes, pairs: Any, by_kind: Mapping[str, type[Checked]]) -> Any:
-    """A reading or a status as our own senders write it; None for all else."""
-    if Reading.kind in by_kind and (reading := read_usual(pairs)) is not None:
-        _FRAMES.keep(payload, reading)
-        return reading
-    return read_usual_status(pairs) if Status.kind in by_kind else None
 
 
 def _each_key_once(pairs: Any) -> dict[str, Any]:

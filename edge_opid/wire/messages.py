@@ -331,36 +331,6 @@ class Status(Message):
             version=version,
         )
 
-    @classmethod
-    def unchecked(
-        cls,
-        online: bool,
-        layout_version: int,
-        model_version: int,
-        time_ms: int,
-        counts: Mapping[str, int],
-        accuracy: Mapping[str, float],
-        version: int,
-    ) -> Self:
-        """A status of what was checked, with nothing degraded and nobody silent."""
-        made = object.__new__(cls)
-        _put_online(made, online)
-        _put_layout_version(made, layout_version)
-        _put_model_version(made, model_version)
-        _put_status_time_ms(made, time_ms)
-        _put_counts(made, counts)
-        _put_accuracy(made, accuracy)
-        _put_degraded(made, ())
-        _put_version(made, version)
-        _put_silent(made, ())
-        return made
-
-
-(
-    _put_online, _put_layout_version, _put_model_version, _put_status_time_ms, _put_counts,
-    _put_accuracy, _put_degraded, _put_version, _put_silent,
-) = setters_of(Status)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Confirmed(Message):
