@@ -218,6 +218,17 @@ def check_remembered(walk: Walk) -> None:
         assert again.members(number) == sorted(mine.members(number))
         if change.state == ChangeState.GATHERING:
             assert again.examples[number] == mine.examples[number]
+    check_indices(mine)
+
+
+def check_indices(fleet: Fleet) -> None:
+    """What is kept beside the records, so that nobody has to count, is what counting gives."""
+    for key in fleet.nodes:
+        sensors = fleet.sensors[key].values()
+        silent = {each.id for each in sensors if each.state == SensorState.SILENT}
+        assert fleet.silent_of(key) == silent
+        for batch in fleet.examples.values():
+            assert batch.given_by(key) == sum(number[:2] == key for number in batch)
 
 
 def check_bounds(walk: Walk) -> None:

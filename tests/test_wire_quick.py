@@ -48,6 +48,16 @@ USUAL = (
         predictor="own",
         confidence=0.7,
     ),
+    Status(
+        online=True,
+        layout_version=2,
+        model_version=200,
+        version=70_000,
+        time_ms=1_700_000_000_000,
+        counts={"readings": 12, "learned": 3_000, "refused-stale": 0},
+        accuracy={"own": 0.9, "model": 1, "lately": 0.0},
+    ),
+    Status(online=True, layout_version=2, model_version=7, time_ms=7, counts={"readings": 1}),
 )
 BY_KIND = {type(each).kind: type(each) for each in USUAL}
 MUTANTS = 6_000
@@ -218,6 +228,37 @@ def test_bad_field_is_refused_with_the_readers_reason(change, reason: str) -> No
             decode(payload, Reading)
         assert caught.value.reason == reason
     assert decode(msgpack.packb(plain), Reading).seq == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"v": True}, "type"),
+        ({"v": 2}, "schema"),
+        ({"online": 1}, "type"),
+        ({"version": True}, "type"),
+        ({"version": -1}, "range"),
+        ({"layout_version": 2.0}, "type"),
+        ({"time_ms": 2**53}, "range"),
+        ({"counts": {"readings": -1}}, "range"),
+        ({"counts": {"readings": 1.0}}, "type"),
+        ({"counts": {"a/b": 1}}, "id"),
+        ({"counts": {f"c{place}": 1 for place in range(161)}}, "length"),
+        ({"accuracy": None}, "type"),
+        ({"accuracy": {"own": -0.5}}, "range"),
+        ({"accuracy": {"own": float("nan")}}, "nonfinite"),
+        ({"accuracy": {f"c{place}": 0.5 for place in range(17)}}, "length"),
+    ],
+    ids=str,
+)
+def test_bad_field_of_a_status_is_refused_with_the_readers_reason(change, reason: str) -> None:
+    """A status is not signed: whatever looks usual is still looked at, field by field."""
+    plain = msgpack.unpackb(encode(USUAL[-2]))
+    assert plain.keys() >= change.keys()
+    with pytest.raises(WireError) as caught:
+        decode(msgpack.packb({**plain, **change}), Status)
+    assert caught.value.reason == reason
+    assert decode(msgpack.packb(plain), Status) == USUAL[-2]
 
 
 def test_unknown_key_is_ignored_and_a_key_twice_is_refused() -> None:

@@ -26,7 +26,7 @@ from edge_opid.wire.codec import (
     to_json,
 )
 from edge_opid.wire.documents import AllReadings, Desired, Introduction, SummaryMessage, Weights
-from edge_opid.wire.envelope import digest, open_desired, open_sealed, seal, seal_desired
+from edge_opid.wire.envelope import Sealer, digest, open_desired, open_sealed, seal, seal_desired
 from edge_opid.wire.ids import check_id
 from edge_opid.wire.labels import read_label, read_word
 from edge_opid.wire.limits import LIMITS, WireLimits
@@ -82,6 +82,7 @@ __all__ = [
     "Prediction",
     "Reading",
     "ScaleMeasured",
+    "Sealer",
     "SensorDeployed",
     "SensorDescription",
     "SensorRemeasured",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from edge_opid.reasons import Reason
 from edge_opid.wire import Example
@@ -62,29 +63,19 @@ class Changes:
     def _quota(self, key: NodeKey, change: ChangeRecord) -> int:
         if change.state != ChangeState.GATHERING:
             return 0
-        lacking = self._policy.batch_max - len(self._fleet.examples[change.id])
-        share = self._twice_its_share(lacking, change)
-        left = self._most_of(change) - self._given(key, change)
-        return max(0, min(lacking, share, left))
-
-    def _twice_its_share(self, instances: int, change: ChangeRecord) -> int:
-        return max(QUOTA_MIN, -(-2 * instances // max(1, self._fleet.size_of(change.id))))
-
-    def _most_of(self, change: ChangeRecord) -> int:
-        """What one member may bring to the batch of a change, in all."""
-        return self._twice_its_share(self._policy.batch_max, change)
-
-    def _given(self, key: NodeKey, change: ChangeRecord) -> int:
-        """How many instances of the batch are this node's."""
-        return sum(number[:2] == key for number in self._fleet.examples[change.id])
+        batch, members = self._fleet.examples[change.id], self._fleet.size_of(change.id)
+        lacking = self._policy.batch_max - len(batch)
+        left = twice_a_share(self._policy.batch_max, members) - batch.given_by(key)
+        return max(0, min(lacking, twice_a_share(lacking, members), left))
 
     def _check_asked(self, key: NodeKey, change: ChangeRecord) -> None:
         """Refuse what nobody asked for, and what is more than that."""
-        given = self._given(key, change)
+        given = self._fleet.examples[change.id].given_by(key)
         if key not in self._asked:  # asked by a former life of this gateway
             self._asked[key] = change.id, given + self._quota(key, change)
         number, asked = self._asked[key]
-        most = min(self._most_of(change), asked) if number == change.id else 0
+        share = twice_a_share(self._policy.batch_max, self._fleet.size_of(change.id))
+        most = min(share, asked) if number == change.id else 0
         if given >= most:
             raise EventError(
                 "quota",
@@ -206,3 +197,13 @@ class Changes:
 
 QUOTA_MIN = 8
 """Labels are seldom: in a large cohort, whoever has a few may send them."""
+
+
+@lru_cache(maxsize=64)  # all members of a wave have the same
+def twice_a_share(instances: int, members: int) -> int:
+    """What one of so many members may bring of so many instances.
+
+    >>> twice_a_share(960, 3), twice_a_share(960, 10_000)
+    (640, 8)
+    """
+    return max(QUOTA_MIN, -(-2 * instances // max(1, members)))

@@ -76,6 +76,7 @@ from gateway.registry.reports import (
     check_reach,
     check_summary,
     is_ahead,
+    is_as_ordered,
     is_beyond_reach,
     note_status,
     renumber_layout,
@@ -247,12 +248,16 @@ class Gateway:
         if status.time_ms is None:  # its last will, with the versions of when it started
             self.fleet.put(replace(node, online=False))
             return
-        check_reach(self.fleet, key, status.version, status.layout_version, now_ms)
+        as_ordered = is_as_ordered(self.fleet, key, status.version, status.layout_version)
+        if not as_ordered:
+            check_reach(self.fleet, key, status.version, status.layout_version, now_ms)
         if self._time.compare(key, status.time_ms, now_ms):
             self.counts[GatewayReason.CLOCK_CONFIRMED] += 1
         note_status(self.fleet, key, status, payload, now_ms)
         self.publisher.note_report(key, now_ms)
         reconcile(self.fleet, key, status.silent, now_ms)
+        if as_ordered:
+            return
         if is_ahead(self.fleet, key, status.version, status.layout_version):
             self._order_anew(key, status.version, status.layout_version, now_ms)
         self._order_within_reach(key, status.version, now_ms)

@@ -21,7 +21,7 @@ from itertools import islice
 
 from nacl.signing import SigningKey
 
-from edge_opid.wire import Channel, Topic, WireError, open_sealed, seal
+from edge_opid.wire import Channel, Sealer, Topic, WireError, open_sealed
 from gateway.decisions.actions import Publish
 from gateway.decisions.changes import Changes
 from gateway.decisions.order_forms import OrderForms
@@ -42,7 +42,7 @@ class OrderPublisher:
     """Signs orders and keeps after them. The key never leaves it."""
 
     def __init__(self, fleet: Fleet, key: SigningKey, retry_s: float, retry_max_s: float) -> None:
-        self._fleet, self._key = fleet, key
+        self._fleet, self._verify_key, self._seal = fleet, key.verify_key, Sealer(key).seal
         self._first_ms, self._longest_ms = int(1000 * retry_s), int(1000 * retry_max_s)
         self._waiting: dict[NodeKey, int] = {}
         """Unreported orders: how long is waited before they are published again."""
@@ -63,7 +63,7 @@ class OrderPublisher:
 
     def _is_ours(self, key: NodeKey) -> bool:
         try:
-            open_sealed(self._fleet.orders[key].payload, [self._key.verify_key])
+            open_sealed(self._fleet.orders[key].payload, [self._verify_key])
         except WireError:
             return False
         return True
@@ -82,7 +82,7 @@ class OrderPublisher:
                 node=key[1],
                 version=version,
                 layout_version=layout.version,
-                payload=seal(document, self._key),
+                payload=self._seal(document),
                 at_ms=now_ms,
                 fit=-1 if model is None else model.size,
             )

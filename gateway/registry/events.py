@@ -139,6 +139,8 @@ def _apply_returned(fleet: Fleet, key: NodeKey, event: SensorReturned, now_ms: i
 
 def reconcile(fleet: Fleet, key: NodeKey, silent: Collection[str], now_ms: int) -> None:
     """What a status says of silence counts: an event may have met a broker without memory."""
+    if fleet.silent_of(key) == set(silent):  # as nearly always
+        return
     differing = [
         sensor
         for sensor in fleet.sensors[key].values()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from edge_opid.log import worth_a_line
@@ -61,6 +61,35 @@ class StoredFleet:
     """The hour that it is, of each node: what comes is added to it."""
 
 
+class ExampleBatch(set[ExampleNumber]):
+    """The instances of one change, and how many of them each node gave: every order asks.
+
+    >>> batch = ExampleBatch()
+    >>> batch.add(("street", "north", "attic", 1, 7))
+    >>> batch.given_by(("street", "north")), batch.given_by(("street", "south"))
+    (1, 0)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given: Counter[NodeKey] = Counter()
+
+    def add(self, number: ExampleNumber) -> None:
+        """One more; not if it is there."""
+        if number not in self:
+            super().add(number)
+            self._given[number[:2]] += 1
+
+    def given_by(self, key: NodeKey) -> int:
+        """How many are this node's."""
+        return self._given.get(key, 0)
+
+    def drop(self, key: NodeKey) -> None:
+        """Nothing of it is this node's."""
+        self.difference_update([number for number in self if number[:2] == key])
+        del self._given[key]
+
+
 class Fleet:
     """Every record by its key. `put` is the only way to change one.
 
@@ -86,7 +115,7 @@ class Fleet:
         """The newest layout of each node, obeyed or not."""
         self.orders: dict[NodeKey, OrderRecord] = {}
         self.changes: dict[int, ChangeRecord] = {}
-        self.examples: defaultdict[int, set[ExampleNumber]] = defaultdict(set)
+        self.examples: defaultdict[int, ExampleBatch] = defaultdict(ExampleBatch)
         """The batch of each change; the values are in the store."""
         self.doubts: dict[tuple[str, str, str], DoubtRecord] = {}
         """What was said and is not believed, by site, node and kind."""
@@ -98,6 +127,7 @@ class Fleet:
         self.claims: dict[NodeKey, tuple[int, int]] = {}
         """How many readings each node's last summary was of, and when it came; of this life."""
         self._described: dict[tuple[str, str, str], SensorDescription] = {}
+        self._silent: defaultdict[NodeKey, set[str]] = defaultdict(set)
         self._members: defaultdict[int, dict[NodeKey, None]] = defaultdict(dict)
         self._unsaved: dict[object, Record] = {}
         hours = stored.hours if stored is not None else ()
@@ -113,7 +143,8 @@ class Fleet:
             for record in records:
                 self.put(record)
         for change, numbers in stored.examples.items():
-            self.examples[change].update(numbers)
+            for number in numbers:
+                self.examples[change].add(number)
         self.next_change, self._changes_apart = stored.next_change, stored.changes_apart
         self._unsaved.clear()
         for key, node in list(self.nodes.items()):
@@ -175,6 +206,10 @@ class Fleet:
                 )
             )
         sensors[sensor.id] = sensor
+        if sensor.state == SensorState.SILENT:
+            self._silent[sensor.site, sensor.node].add(sensor.id)
+        else:
+            self._silent[sensor.site, sensor.node].discard(sensor.id)
         self._described.pop(sensor.key, None)
         self.agenda.note_sensor(before, sensor)
 
@@ -265,7 +300,7 @@ class Fleet:
     def forget(self, key: NodeKey) -> None:
         """Nothing of this node was ever heard: all that is known of it goes, here and saved."""
         self.agenda.forget_node(key, self.sensors.get(key, {}))
-        for records in (self.nodes, self.sensors, self.orders, self._issued):
+        for records in (self.nodes, self.sensors, self.orders, self._issued, self._silent):
             records.pop(key, None)
         layout = self.layouts.pop(key, None)
         if layout is not None:
@@ -274,7 +309,7 @@ class Fleet:
         self._chronicle.forget(key)
         self._heard.forget(key)
         for batch in self.examples.values():
-            batch -= {number for number in batch if number[:2] == key}
+            batch.drop(key)
         self.doubts = {name: each for name, each in self.doubts.items() if name[:2] != key}
         self._described = {name: s for name, s in self._described.items() if name[:2] != key}
         of_node = [name for name, record in self._unsaved.items() if node_of(record) == key]
@@ -297,6 +332,10 @@ class Fleet:
         """The sensors that have a column, by role: what the node's layout should be."""
         living = (each for each in self.sensors[key].values() if each.state in IN_LAYOUT)
         return sorted(living, key=lambda sensor: sensor.role)
+
+    def silent_of(self, key: NodeKey) -> Set[str]:
+        """The ids of a node's sensors that are silent: every status is compared with them."""
+        return self._silent.get(key, frozenset())
 
     def description_of(self, sensor: SensorRecord) -> SensorDescription:
         """The sensor as the wire describes it, checked once: a wave asks for thousands."""

@@ -50,6 +50,8 @@ def check_reach(fleet: Fleet, key: NodeKey, version: int, layout_version: int, a
     else:
         orders = fleet.issued(key) + CATCH_UP
         layouts = fleet.layouts[key].version + CATCH_UP
+    if version <= orders and layout_version <= layouts:
+        return
     for what, said, most in (("order", version, orders), ("layout", layout_version, layouts)):
         if said > most:
             sentence = (
@@ -66,6 +68,20 @@ def next_version(fleet: Fleet, key: NodeKey) -> int:
     order, reported = fleet.orders.get(key), fleet.nodes[key].reported_version
     above = max(reported, order.version if order else 0) + 1
     return min(above, reported + LIMITS.version_step_max)
+
+
+def is_as_ordered(fleet: Fleet, key: NodeKey, version: int, layout_version: int) -> bool:
+    """Whether a known node has obeyed just the order in force, with its newest layout.
+
+    As after every order. There is nothing to doubt then: whoever is that far is neither out of
+    reach, nor ahead of us, nor ordered beyond its reach.
+    """
+    order = fleet.orders.get(key)
+    return (
+        order is not None
+        and version == order.version
+        and layout_version == order.layout_version == fleet.layouts[key].version
+    )
 
 
 def is_beyond_reach(fleet: Fleet, key: NodeKey, version: int) -> bool:

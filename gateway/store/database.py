@@ -132,7 +132,7 @@ class Database:
             raise
 
     def upsert(self, connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Rows as `values_of` has them; each replaces the one with the same key.
+        """Rows as `rows_of` has them; each replaces the one with the same key.
 
         INSERT … ON CONFLICT DO UPDATE, compiled once and handed to the driver with all rows: to
         have SQLAlchemy look at every value of every row takes longer than SQLite does.

@@ -32,7 +32,6 @@ from gateway.registry import (
 from gateway.registry.archives import ArchiveRecord
 from gateway.registry.fleet import StoredFleet
 from gateway.registry.history import HourRecord, LifeRecord, MinutesRecord
-from gateway.registry.records import key_of
 from gateway.sites.census import Member
 from gateway.store import archives, commands, history, queries
 from gateway.store.commands import CommandRecord
@@ -40,7 +39,7 @@ from gateway.store.database import Database
 from gateway.store.errors import LeaderError, RecordError
 from gateway.store.leader import Leader, begin_epoch, check_epoch, lock_for
 from gateway.store.migrations import MIGRATIONS, Migration, migrate
-from gateway.store.rows import values_of
+from gateway.store.rows import rows_of
 from gateway.store.sites import NOW_MS, SiteRow, end_tenures, read_members, read_sites
 from gateway.store.tables import CHANGES, EXAMPLES, SUMMARIES, TABLES
 
@@ -151,17 +150,16 @@ class FleetStore:
         `outcomes` settles commands by id in the same transaction, see `settle`: what an operator
         was told is done is stored. A `ForgottenRecord` first deletes what is there of its node.
         """
-        every = list(records)
-        forgotten = [record for record in every if isinstance(record, ForgottenRecord)]
-        groups = _grouped(record for record in every if not isinstance(record, ForgottenRecord))
-        if not every and not outcomes:
+        groups = _grouped(records)
+        if not groups and not outcomes:
             return
-        rows = {kind: [values_of(each) for each in some] for kind, some in groups.items()}
+        forgotten = groups.pop(ForgottenRecord, ())
+        rows = {kind: rows_of(groups[kind]) for kind in TABLES if kind in groups}
         count = sum(map(len, rows.values()))
         with self._leading(f"saving {count} records") as connection:
             for node in forgotten:
                 _forget(connection, node)
-            for kind, some in rows.items():
+            for kind, some in rows.items():  # as `TABLES` has them: changes before their examples
                 self._database.upsert(connection, TABLES[kind], some)
             if SummaryRecord in groups:
                 _drop_old_summaries(connection, groups[SummaryRecord])
@@ -325,16 +323,15 @@ class FleetStore:
 
 
 def _grouped(records: Iterable[Record]) -> dict[type[Any], list[Any]]:
-    """Records by class, the last of each key; in the order of `TABLES`, which has the changes
-    before their examples.
-    """
-    newest: dict[type[Any], dict[tuple[Any, ...], Record]] = {kind: {} for kind in TABLES}
+    """Records by class, each class in the order given: a later row replaces an earlier one."""
+    found: dict[type[Any], list[Any]] = {}
     for record in records:
-        if type(record) not in TABLES:
-            known = ", ".join(kind.__name__ for kind in TABLES)
-            raise RecordError(f"a {type(record).__name__} cannot be saved: give one of {known}")
-        newest[type(record)][key_of(record)] = record
-    return {kind: list(some.values()) for kind, some in newest.items() if some}
+        found.setdefault(type(record), []).append(record)
+    for kind in found:
+        if kind not in TABLES and kind is not ForgottenRecord:
+            known = ", ".join(each.__name__ for each in TABLES)
+            raise RecordError(f"a {kind.__name__} cannot be saved: give one of {known}")
+    return found
 
 
 def _forget(connection: Connection, record: ForgottenRecord) -> None:
