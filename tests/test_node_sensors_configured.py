@@ -382,7 +382,7 @@ def test_another_plan_of_who_vanishes_is_another_split_of_the_same_columns() -> 
 
 
 def test_a_replacement_in_the_file_inherits_what_models_are_tried_on() -> None:
-    """What the old sensor said counts as said by the new one when a gateway's weights are judged."""
+    """When a gateway's weights are judged, the new sensor has said what the old one said."""
     rig = lived()
     heir, _ = restarted(rig, (A, B, replace(D, role="c", replaces="c")))
     before, now = (each.node.state.trial.state()["kept"] for each in (rig, heir))
