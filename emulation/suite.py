@@ -100,7 +100,8 @@ def run_there(architecture: Architecture, tests: list[str]) -> int:
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
         "PYTHONHOME": str(root / "usr"),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # Compiling takes most of a minute for each Python that a test starts: once is enough.
+        "PYTHONPYCACHEPREFIX": str(tree.with_name(f"{tree.name}-compiled")),
         "OPENBLAS_NUM_THREADS": "1",
         "QEMU_LD_PREFIX": str(root),
         "QEMU_SET_ENV": f"LD_LIBRARY_PATH={folder}/blas:{folder}/lapack",

@@ -166,7 +166,7 @@ def run(code, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,  # emulated, and on a busy machine
         check=False,
     )
 

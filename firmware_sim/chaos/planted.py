@@ -110,7 +110,7 @@ def _snapshot_not_synced(self: Snapshots, state: bytes, snapshot: Any) -> None:
 
 
 def _floor_not_stored(self: NodeState) -> dict[str, Any]:
-    return {**_state(self), "versions": [0, "", self.layout_version]}
+    return {**_parts(self), "versions": [0, "", self.layout_version]}
 
 
 def _signature_not_checked(payload: bytes, trusted: Iterable[VerifyKey]) -> bytes:  # noqa: ARG001
@@ -173,7 +173,7 @@ def _retained_learned_twice(
     return _handle(self, topic, payload, now_ms, token)
 
 
-_offer, _owing, _state = Sequencer.offer, Node._owing, NodeState.state
+_offer, _owing, _parts = Sequencer.offer, Node._owing, NodeState.parts
 _write_file, _transmit = Snapshots._write_file, Source._transmit
 _acknowledge, _handle = Backlog.acknowledge, Node.handle
 
@@ -200,7 +200,7 @@ PLANTS: dict[str, Plant] = {
         _snapshot_not_synced,
     ),
     "floor-not-stored": Plant(
-        "a snapshot forgets which order was obeyed last", NodeState, "state", _floor_not_stored
+        "a snapshot forgets which order was obeyed last", NodeState, "parts", _floor_not_stored
     ),
     "signature-not-checked": Plant(
         "whoever writes an order is obeyed", node_desired, "open_sealed", _signature_not_checked
