@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.links import WAIT_S, link_to, next_event, take, wait_until
 from support.mosquitto import HOST, Mosquitto
-from support.raw_mqtt import U_FEFF, RawClient
+from support.raw_mqtt import U_FEFF, PacketStream, RawClient
 
 from edge_opid.errors import SettingError
 from edge_opid.link import (
@@ -209,7 +209,7 @@ def test_key_that_others_can_read_is_refused(certificates: Path, tmp_path: Path)
 
 @contextmanager
 def fake_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
-    """A broker of one function: a packet in, bytes back; None hangs up."""
+    """A broker of one function: a packet in (empty: the end), bytes back; None hangs up."""
     server = socket.create_server((HOST, 0))
     server.settimeout(0.1)
     over = threading.Event()
@@ -222,9 +222,10 @@ def fake_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
                 continue
             with peer:
                 peer.settimeout(0.1)
+                packets = PacketStream(peer)
                 while not over.is_set():
                     try:
-                        reply = answer(peer.recv(4096))
+                        reply = answer(packets.next())
                         if reply is None:
                             break
                         peer.sendall(reply)
@@ -321,10 +322,57 @@ def test_refused_subscription_is_heard_once_the_rules_are_mended() -> None:
         )
         granted = next_event(link, (SubscriptionGranted, SubscriptionRefused))
         assert granted == SubscriptionGranted("secret/#")  # a refusal is told once
+        link.subscribe(["other"])
+        wait_until(lambda: b"other" in asked[-1], "what was asked before is there, too")
+        before = len(asked)
+        assert before >= 4 + 1
         time.sleep(1.2)  # two more looks: what is granted is not asked for again
-        assert len(asked) == 4
+        assert len(asked) == before
         assert link.connected
         assert link.counters.connections == 1
+
+
+def test_refused_subscription_is_asked_for_again_however_often_others_are_made() -> None:
+    """A gateway listens to another node every few seconds: the minute never came to its end."""
+    asked: list[bytes] = []
+
+    def keeps_a_secret(packet: bytes) -> bytes | None:
+        if packet[:1] != b"\x82":
+            return forbids_subscriptions(packet)
+        asked.append(packet)
+        verdicts = b"\x87" if b"secret" in packet else b""
+        verdicts += b"\x01" * packet.count(b"node/")
+        return b"\x90" + bytes([3 + len(verdicts)]) + packet[2:4] + b"\x00" + verdicts
+
+    with fake_broker(keeps_a_secret) as port, link_to(port, subscribe_again_s=1.5) as link:
+        link.subscribe(["secret"])
+        next_event(link, SubscriptionRefused)
+        others = iter(range(100))
+        wait_until(
+            lambda: sum(b"secret" in each for each in asked) == 2,
+            "the refused one is asked for again",
+            timeout_s=30.0,
+            meanwhile=lambda: link.subscribe([f"node/{next(others)}"]),
+            pause_s=0.3,
+        )
+
+
+def test_filter_that_was_granted_and_then_is_refused_is_asked_for_again() -> None:
+    """Rules change while it is asked for twice: the link called it heard, and stayed deaf."""
+    exchange = Exchange(MqttOptions(client_id="n1"))
+    exchange.begin_connection(Connected(False, "MQTT 5"))
+    exchange.want({"a": 1})
+    exchange.grant("a")
+    exchange.want({"a": 1})
+    exchange.take_subscriptions()
+    exchange.deny("a", "Not authorized")
+    exchange.ask_again()
+    assert exchange.take_subscriptions() == ({"a": 1}, set())
+    exchange.grant("a")
+    exchange.ask_again()
+    assert exchange.take_subscriptions() == ({}, set())
+    events = list(iter(exchange.mailbox.take_event, None))
+    assert events[1:] == [SubscriptionRefused("a", "Not authorized"), SubscriptionGranted("a")]
 
 
 def test_unsubscription_that_was_cut_off_is_sent_again() -> None:

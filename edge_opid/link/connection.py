@@ -91,7 +91,7 @@ class Connection:
         self._packet_bytes_max = PACKET_BYTES_MAX
         self._subscribing: dict[int, list[str]] = {}  # packet id → filters
         self._unsubscribing: dict[int, set[str]] = {}
-        self._asked_s = 0.0  # when filters were last asked for
+        self._asked_s = 0.0  # when all filters were last asked for
         self._packet_id = FIRST_ID - 1  # of the last publication
         self._properties = b"" if protocol == MQTT_5 else None  # of every publication
         self._deadline = 0.0
@@ -256,7 +256,6 @@ class Connection:
         _, packet_id = self._client.subscribe(asked)
         if packet_id is not None:
             self._subscribing[packet_id] = list(filters)
-        self._asked_s = time.monotonic()
 
     def _unsubscribe(self, filters: set[str]) -> None:
         _, packet_id = self._client.unsubscribe(sorted(filters))
@@ -395,7 +394,7 @@ class Connection:
         if self.accepted:
             self.end = Disconnected(f"{self._broker} answered CONNECT twice")
             return
-        self.accepted = True
+        self.accepted, self._asked_s = True, time.monotonic()
         granted = getattr(properties, "ReceiveMaximum", 65_535)
         self._window = min(self._window, granted)
         self._packet_bytes_max = getattr(properties, "MaximumPacketSize", PACKET_BYTES_MAX)

@@ -159,6 +159,7 @@ class Exchange:
 
     def deny(self, filter_: str, reason: str) -> None:
         """The broker will not; that is told once, however often it is asked."""
+        self._granted.discard(filter_)
         if filter_ in self._wanted and filter_ not in self._refused:
             self._refused.add(filter_)
             self.mailbox.put_event(SubscriptionRefused(filter_, reason))

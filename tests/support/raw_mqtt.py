@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from benchmarks.common.raw_mqtt import PUBACK, PacketStream, RawClient
 from firmware_sim.live.mosquitto import HOST
 
-__all__ = ["PUBACK", "U_FEFF", "RawClient", "proxy"]
+__all__ = ["PUBACK", "U_FEFF", "PacketStream", "RawClient", "proxy"]
 
 PATIENCE_S = 10.0
 U_FEFF = b"\x26\x00\x01k\x00\x03\xef\xbb\xbf"  # the user property k = U+FEFF
