@@ -385,6 +385,25 @@ def test_accounts_of_a_site_with_its_own_broker_are_in_that_brokers_file(tmp_pat
     assert (fleet / central).read_text() == names
 
 
+@pytest.mark.parametrize("site", ["operator", "homeassistant", "gateway-hall"])
+def test_a_site_may_be_called_as_an_account_is(tmp_path, capsys, site):
+    """Removing `operator` took the passwords of all nodes of the site `operator`; and nodes of a
+    site `gateway-hall` were taken for gateways, which nobody may remove.
+    """
+    fleet = tmp_path / "fleet"
+    initialise(fleet, replace(PLAN, site=site, homeassistant=True))
+    before = passwords(fleet)
+    if site in before:
+        assert main(["account", "remove", str(fleet), site]) == 0
+        assert capsys.readouterr().out.splitlines()[0] == f"{site} can no longer log in"
+        assert before.keys() - passwords(fleet).keys() == {site}
+    assert main(["account", "remove", str(fleet), f"{site}.south"]) == 0
+    gone = {name for name in before if name == site or name.startswith(f"{site}.south")}
+    after = passwords(fleet)
+    assert before.keys() - after.keys() == gone
+    assert after.items() <= before.items()
+
+
 @pytest.mark.parametrize("verb", ["renew", "remove"])
 def test_a_misspelt_folder_does_not_come_into_being(tmp_path, capsys, verb):
     """`account remove /etc/opid-gatway n1` made that folder, and said that n1 is not in it."""

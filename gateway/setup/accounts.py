@@ -40,9 +40,8 @@ def remove_account(folder: Path, user: str) -> list[str]:
     with open_writer(folder) as writer:
         passwords = password_file(folder, user)
         lines = _lines(writer.read(passwords), user, folder / passwords)
-        gone = sorted(
-            name for name in names_in("".join(lines)) if name == user or name.startswith(f"{user}.")
-        )
+        known = sorted(names_in("".join(lines)))
+        gone = [user, *(name for name in known if _is_source_of(user, name))]
         kept = [line for line in lines if line.partition(":")[0] not in gone]
         for name in gone:
             writer.discard(credentials_of(name))
@@ -79,7 +78,12 @@ def _folder_of_a_fleet(folder: Path) -> Path:
 
 
 def _is_gateway_of_a_site(user: str) -> bool:
-    return user.startswith(f"{GATEWAY}-")
+    return "." not in user and user.startswith(f"{GATEWAY}-")
+
+
+def _is_source_of(user: str, name: str) -> bool:
+    """Whether a node has this source; `operator` is none, and `operator.north` not its source."""
+    return "." in user and name.startswith(f"{user}.")
 
 
 def _lines(passwords: str, user: str, file: Path) -> list[str]:
