@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from support.fleet_rig import CLASSES, SITE, FleetRig, save_to_file
 from support.mosquitto import Mosquitto, free_port
-from support.node_process import NodeProcess, wait_until
+from support.node_process import WAIT_S, NodeProcess, wait_until
 
 from edge_opid.wire import (
     Label,
@@ -40,7 +40,6 @@ from gateway.registry.measuring import knots_like_its_neighbours
 from gateway.store import FleetStore, commands
 
 DOCS = Path(__file__).parent.parent / "docs" / "gateway.md"
-WAIT_S = 60.0
 ROLES = ("pm", "no", "co", "db")
 
 

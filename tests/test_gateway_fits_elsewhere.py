@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 from support.mortal_fits import deadly_if_odd, hangs_twice
 from support.mortal_fits import job as mortal_job
+from support.node_process import WAIT_S
 
 from edge_opid.wire import SensorDescription
 from gateway.fitting import elsewhere
@@ -25,7 +26,6 @@ from gateway.fitting.worker import FitFailed, ThreadFitter
 from gateway.registry import ChangeRecord, ExampleRecord, FitRecord, LayoutRecord
 from gateway.workers import kill_workers
 
-WAIT_S = 60.0
 ROLES = ("co", "no", "pm")
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from support import store_records as some
+from support.node_process import WAIT_S
 
 from gateway.store import DatabaseError, FleetStore, LeaderError
 from gateway.store.database import Database
 from gateway.store.migrations import ADVISORY
 
-WAIT_S = 60.0
 KILLS = 5
 
 SERVE = """

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from edge_opid.cli.run import EARLY
+from firmware_sim.live.processes import WAIT_S
 from firmware_sim.live.toml import toml_table
 
 NOBODY = toml_table("broker", host="127.0.0.1", port=1)  # the node starts, and goes on trying
@@ -85,7 +86,7 @@ def modules(folder: Path, text: str, environment: Mapping[str, str] = os.environ
                 pytest.fail("the node ended before it had tried to connect")
         finally:
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=30)
+            process.communicate(timeout=WAIT_S)
     return found
 
 

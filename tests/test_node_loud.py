@@ -31,7 +31,7 @@ NODE = """
 site = "farm"
 node = "n1"
 classes = ["fresh", "stale"]
-rate_per_second = 5
+rate_per_second = 0.1
 rate_burst = 20
 commit_s = 0.2
 [[sensors]]
@@ -108,7 +108,7 @@ def test_each_common_mistake_is_in_log_counter_status_and_watch_under_one_name(
             wait_until(lambda: not missing(path, names), f"all are counted: {names}")
             status = read_status(path)
             said = command("status", node.toml)
-            shown, _ = watcher.communicate(timeout=60)
+            shown, _ = watcher.communicate(timeout=WAIT_S)
         finally:
             watcher.kill()
         assert node.stop() == 0

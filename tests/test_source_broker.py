@@ -30,6 +30,8 @@ def secret(path: Path, text: str) -> Path:
 
 
 def attic(folder: Path, port: int, **options: object) -> Source:
+    """A script's source, whose block begins when the broker has answered, however busy it is."""
+    options = {"connect_s": WAIT_S, **options}
     return connect("farm", "n1", "attic", folder, host=HOST, port=port, **options)  # type: ignore[arg-type]
 
 
@@ -67,7 +69,7 @@ class ReceiverThread:
 def plain(folder: Path, port: int, **options: object) -> Source:
     """A source that speaks to a `Receiver`."""
     link = BackgroundLink(MqttOptions(client_id="sensor", port=port, **QUICK))  # type: ignore[arg-type]
-    settings = config(folder, background=True, **options)
+    settings = config(folder, **{"background": True, "connect_s": WAIT_S, **options})
     return Source(settings, link, encode_reading, decode_reading, decode_ack)
 
 
@@ -164,7 +166,13 @@ def test_leaving_the_block_waits_for_the_acknowledgement(tmp_path: Path) -> None
     with Mosquitto(tmp_path / "broker") as broker:
         link = BackgroundLink(MqttOptions(client_id="node", port=broker.port))
         receiver = Receiver(link)
-        commit = threading.Timer(1.0, lambda: receiver.pump(0.5))
+        link.wait_connected(WAIT_S)
+        commit = threading.Timer(1.0, lambda: wait_until(applied, "the node commits"))
+
+        def applied() -> bool:
+            receiver.pump(0.1)
+            return bool(receiver.applied)
+
         with plain(tmp_path / "spool", broker.port, leave_s=WAIT_S) as source:
             source.send({"temp": 1.0})
             commit.start()
