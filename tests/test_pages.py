@@ -53,11 +53,11 @@ def test_the_tutorial_ends_with_a_node_that_uses_its_new_sensor(world) -> None:
     faster = {  # what a reader waits for, this waits for as well: until it is so
         "sleep 10": "until_true [ -e office-status.json.watch ]",
         "seq 40": "seq 12",
-        "sleep 2\n": "",
+        "sleep 2\n": "sleep 0.3\n",  # there is another reading by then
         "sleep 60\n" + STATUS: UNTIL.format('"silent": ..plug-1') + "\n" + kept("dead"),
         "sleep 30\n" + STATUS: UNTIL.format("sensor-measured") + "\n" + kept("replaced"),
         "done\n" + STATUS: "done\n" + kept("learned"),
-        "mosquitto -p 1883 &": "mosquitto -p 1883 2> mosquitto.log &",
+        "mosquitto -p 1883 &": "mosquitto -p 1883 2> mosquitto.log &\nuntil_true answers 1883",
         "opid-node run office.toml &": "opid-node run office.toml 2>> node.log &",
         "--port 1883 &": "--port 1883 --every 0.1 2> devices.log &",
     }
@@ -77,8 +77,8 @@ STORIES = {
     "a first node": (
         ["docs/node.md"],
         {
-            "discover |": "discover --seconds 1 |",
-            "watch 'zigbee2mqtt/#'": "watch --seconds 9 --count 1 'zigbee2mqtt/#'",
+            "discover |": "discover --seconds 3 |",
+            "watch 'zigbee2mqtt/#'": "watch --seconds 99 --count 1 'zigbee2mqtt/#'",
         },
     ),
     "a node": (

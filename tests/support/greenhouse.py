@@ -20,7 +20,7 @@ from edge_opid.source import connect
 CLASSES = ("dry", "fine", "damp")
 SENSORS = ("co2-{}", "soil-{}", "temp-{}", "lux-{}", "lux-9", "o2-1", "o2-2")
 EVERY_S = 0.05
-READINGS = 4_000  # more than any page needs
+READINGS = 20_000  # more than any page needs, on a machine that is busy
 
 
 def main(nodes: list[str]) -> None:

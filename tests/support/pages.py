@@ -206,6 +206,14 @@ def lasting_port() -> int:
     raise OSError("a hundred ports are all in use")
 
 
+def zone_of_an_evening() -> str:
+    """Where it is between eight and nine: this afternoon is over, and midnight is far away.
+
+    Hours that a page names would else be another day's from one command to the next.
+    """
+    return f"LOCAL-{(20 - time.gmtime().tm_hour) % 24}"
+
+
 class World:
     """A folder that stands for a machine, a shell in it, and free ports for those of the pages."""
 
@@ -258,6 +266,7 @@ class World:
             **os.environ, "PATH": os.pathsep.join(map(str, path)), "ROOT": str(self.root),
             "PORT": str(self.port), "SPARE": str(lasting_port()), "WEB": self._instead["8470"],
             "SUPPORT": str(SHELL.parent), "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1",
+            "TZ": zone_of_an_evening(),
         }  # fmt: skip
         shown = self.folder / "shown"  # no pipe: whoever is left would keep it open
         with WarmPrograms(self.folder / "bin", self.root), shown.open("w") as screen:

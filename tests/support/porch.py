@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 
 import paho.mqtt.client as paho
 
 from edge_opid.cli.label import typed_millis, typed_stretch
-from edge_opid.wire import Reading, encode
+from edge_opid.wire import Ack, Reading, decode, encode
+from firmware_sim.live.processes import WAIT_S
 
 READINGS = 20
 
@@ -24,14 +26,23 @@ def times_ms() -> list[int]:
 
 
 def main(boot: int) -> None:
-    """Send them all, and return when the broker has them."""
+    """Send them all, and return when the node has them."""
+    done = threading.Event()
+
+    def hear(_client: object, _data: object, message: paho.MQTTMessage) -> None:
+        ack = decode(message.payload, Ack)
+        if (ack.boot, ack.seq) == (boot, READINGS):
+            done.set()
+
     client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.on_message = hear
     client.connect("127.0.0.1", int(os.environ["PORT"]))
     client.loop_start()
+    client.subscribe("opid/1/home/north/ack/porch", qos=1)
     for seq, time_ms in enumerate(times_ms(), start=1):
         said = Reading(boot=boot, seq=seq, time_ms=time_ms, values={"air-1": 40.0 + seq})
-        sent = client.publish("opid/1/home/north/reading/porch", encode(said), qos=1)
-        sent.wait_for_publish(30)
+        client.publish("opid/1/home/north/reading/porch", encode(said), qos=1)
+    assert done.wait(WAIT_S), "the node has not acknowledged the last of them"
     client.disconnect()
     client.loop_stop()
 

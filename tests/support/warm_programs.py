@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -93,7 +94,7 @@ def loaded(root: Path) -> dict[str, Callable[[list[str]], int]]:
     def opid_node(words: list[str]) -> int:
         if words[:1] != ["init"]:
             return main["opid-node"](words)
-        below = ["--root", str(root), "--port", os.environ["PORT"], "--seconds", "1"]
+        below = ["--root", str(root), "--port", os.environ["PORT"], "--seconds", "3"]
         code = main["opid-node"]([*words, *below])
         file = root / "etc/opid-node/node.toml"
         file.write_text(re.sub(r'"(/(?:var|run)/)', rf'"{root}\1', file.read_text()))
@@ -118,6 +119,7 @@ def obey(asking: socket.socket, programs: dict[str, Callable[[list[str]], int]])
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(variables)
+        time.tzset()
         sys.argv = [name, *words]
         code = programs[name](words) or 0
     except SystemExit as ended:  # argparse has said why
