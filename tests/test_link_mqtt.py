@@ -30,10 +30,11 @@ from edge_opid.link.background import BackgroundLink
 from edge_opid.link.connection import FIRST_ID, LAST_ID, Connection
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.mqtt import MqttLink
-from edge_opid.link.options import read_credentials, tls_context
+from edge_opid.link.options import read_credentials
 from edge_opid.link.packets import NOT_UTF8, UnusablePacket, UsablePacket, publish_packet
 from edge_opid.link.poller import Poller
 from edge_opid.link.queues import Mailbox, Outgoing
+from edge_opid.link.tls import tls_context
 from edge_opid.link.versions import MQTT_311
 
 

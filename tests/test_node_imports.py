@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.node.parts import certificates
 from edge_opid.cli.run import EARLY
 from firmware_sim.live.processes import WAIT_S
 from firmware_sim.live.toml import toml_table
@@ -24,6 +25,7 @@ CONFIG = (
     + NOBODY
     + toml_table("state", folder="state")
 )
+WITH_TLS = CONFIG.replace(NOBODY, toml_table("broker", host="127.0.0.1", port=1, tls_ca="ca.pem"))
 UNIT = {"PYTHONOPTIMIZE": "2"}  # as the unit starts it: without docstrings and asserts
 ASKED_FOR = {
     "a gateway": (toml_table("gateway", keys=["ab" * 32]), {"nacl.signing"}),
@@ -61,7 +63,7 @@ TOO_HEAVY = {
     "sklearn",  # 90 MB
     "sqlalchemy",
 }
-MODULES_MAX = 128
+MODULES_MAX = 129
 LINES_MAX = 5_000
 
 
@@ -96,6 +98,14 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return modules(tmp_path_factory.mktemp("node"), CONFIG)
 
 
+@pytest.fixture(scope="module")
+def numpy_alone() -> set[str]:
+    """What NumPy brings along; before 2.0 that is all of itself."""
+    alone = "import sys, numpy; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
 @pytest.mark.parametrize("wish", ASKED_FOR)
 def test_a_node_loads_what_its_file_asks_for_and_not_without(
     loaded: set[str], tmp_path: Path, wish: str
@@ -104,6 +114,15 @@ def test_a_node_loads_what_its_file_asks_for_and_not_without(
     section, needed = ASKED_FOR[wish]
     assert not needed & loaded
     assert needed <= modules(tmp_path, CONFIG + section)
+
+
+def test_a_node_without_tls_loads_no_openssl(
+    loaded: set[str], numpy_alone: set[str], tmp_path: Path
+) -> None:
+    """Both paho and hashlib, which a digest comes from, import it at once: 4 MB."""
+    certificates(tmp_path)
+    assert not {"_ssl", "_hashlib"} & (loaded - numpy_alone)
+    assert {"_ssl", "edge_opid.link.tls"} <= modules(tmp_path, WITH_TLS)
 
 
 def test_the_unit_compiles_all_that_a_node_loads_before_it_starts(tmp_path: Path) -> None:
@@ -116,7 +135,8 @@ def test_the_unit_compiles_all_that_a_node_loads_before_it_starts(tmp_path: Path
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run([sys.executable, "-c", code[1]], env=environment, check=True, timeout=120)
     before = set(cache.rglob("*.pyc"))
-    modules(tmp_path, CONFIG + toml_table("gateway", keys=["ab" * 32]), environment)
+    certificates(tmp_path)
+    modules(tmp_path, WITH_TLS + toml_table("gateway", keys=["ab" * 32]), environment)
     later = {path.name.split(".")[0] for path in cache.rglob("*.pyc") if path not in before}
     assert later <= {"__main__"}  # which `python -m` has, and the program on the path has not
 
@@ -143,12 +163,11 @@ def test_a_running_node_has_loaded_no_double_no_simulator_and_no_gateway(loaded:
     assert not [name for name in loaded if is_part_of(NOT_FOR_A_NODE, name)]
 
 
-def test_a_running_node_has_loaded_no_library_that_would_fill_it(loaded: set[str]) -> None:
+def test_a_running_node_has_loaded_no_library_that_would_fill_it(
+    loaded: set[str], numpy_alone: set[str]
+) -> None:
     """One `import scipy` for convenience takes half of what a node has."""
-    alone = "import sys, numpy; print(*sys.modules)"  # NumPy before 2.0 loads all of itself
-    run = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True)
-    ours = loaded - set(run.stdout.split())
-    assert not [name for name in ours if is_part_of(TOO_HEAVY, name)]
+    assert not [name for name in loaded - numpy_alone if is_part_of(TOO_HEAVY, name)]
 
 
 def test_a_running_node_loads_no_more_modules_of_ours_than_it_did(loaded: set[str]) -> None:

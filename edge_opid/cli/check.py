@@ -19,7 +19,8 @@ from edge_opid.errors import ConfigError, OpidError
 from edge_opid.layout import Layout, Sensor
 from edge_opid.learner import GramLearner
 from edge_opid.learner.settings import Settings
-from edge_opid.link.options import MqttOptions, read_credentials, tls_context
+from edge_opid.link.options import MqttOptions, read_credentials
+from edge_opid.link.tls import tls_context
 from edge_opid.models.matrix import ModelError
 from edge_opid.node.journal_records import JournalError
 from edge_opid.node.node import Node

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from edge_opid import log
 from edge_opid.config.service import load_config
 from edge_opid.errors import ConfigError, OpidError, sentence_of
+from edge_opid.link.postponed import postponed
 from edge_opid.service.systemd import Systemd
 
 if TYPE_CHECKING:  # a node that runs is spared it
@@ -41,7 +42,8 @@ def serve(file: Path, speed: float = 1.0) -> int:
     config = load_config(file, os.environ)
     if not EARLY.keys() <= os.environ.keys():
         os.execve(sys.executable, sys.orig_argv, {**EARLY, **os.environ})
-    from edge_opid.service.wiring import open_loop  # noqa: PLC0415 - paho is for `run` alone
+    with postponed("ssl", "hashlib"):  # OpenSSL is for those who use TLS
+        from edge_opid.service.wiring import open_loop  # noqa: PLC0415 - paho is for `run` alone
 
     log.set_up(config.log_level, os.environ)
     try:

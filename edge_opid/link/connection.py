@@ -12,7 +12,6 @@ confirmed, so a second record of them, with a lock and a condition for each, wou
 
 from __future__ import annotations
 
-import ssl
 import time
 from functools import lru_cache
 from typing import Any
@@ -30,7 +29,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from edge_opid.link.contract import Connected, Disconnected, LinkError
 from edge_opid.link.exchange import Exchange
 from edge_opid.link.framed_socket import CHUNK_BYTES, FramedSocket
-from edge_opid.link.options import HEADER_BYTES, MqttOptions, tls_context
+from edge_opid.link.options import HEADER_BYTES, MqttOptions, TlsFiles
 from edge_opid.link.packets import (
     PUBACK,
     Framer,
@@ -63,8 +62,6 @@ TAKEN_OVER = 142
 
 GOODBYE_S = 1.0  # for the network to take what is left to say
 UPKEEP_S = 0.5  # between two looks at the keep-alive and at what is not confirmed
-
-TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # a broker that went
 
 
 class Connection:
@@ -107,7 +104,7 @@ class Connection:
             if (login := options.login()) is not None:
                 client.username_pw_set(*login)
             if options.tls is not None:
-                client.tls_set_context(tls_context(options.tls))
+                client.wrap_in(options.tls)
             if self.protocol == MQTT_5:
                 client.connect(
                     options.host,
@@ -119,11 +116,11 @@ class Connection:
             else:
                 client.connect(options.host, options.port, options.keepalive_s)
         except (OSError, ValueError) as error:
-            unfit = isinstance(error, ssl.SSLError) and not isinstance(error, TLS_ENDED)
+            unfit = options.tls is not None and _is_refused_by_tls(error)
             refused = unfit or isinstance(error, LinkError)
             sentence = f"{self._broker} cannot be reached: {error}"
             sentence += self._tls_advice() if unfit else ""
-            self.end = Disconnected(sentence, refused, kind=_kind_of(error))
+            self.end = Disconnected(sentence, refused, kind=_kind_of(error, unfit=unfit))
             raise LinkError(self.end.reason) from error
         self.opened = True
         self._deadline = time.monotonic() + options.connect_timeout_s
@@ -475,18 +472,31 @@ class _FramedClient(Client):
     """paho, except that it reads through a `FramedSocket`, as it does through its websocket one."""
 
     framed: FramedSocket
+    _not_now: tuple[type[OSError], ...] = (BlockingIOError,)
+
+    def wrap_in(self, files: TlsFiles) -> None:
+        """Speak TLS."""
+        from edge_opid.link.tls import NOT_NOW, tls_context  # noqa: PLC0415 - see there
+
+        self.tls_set_context(tls_context(files))
+        self._not_now = NOT_NOW
 
     def _create_socket(self) -> FramedSocket:
-        self.framed = FramedSocket(super()._create_socket())
+        self.framed = FramedSocket(super()._create_socket(), self._not_now)
         return self.framed
 
 
-def _kind_of(error: OSError | ValueError) -> LinkReason:
+def _is_refused_by_tls(error: Exception) -> bool:
+    from edge_opid.link.tls import is_refused  # noqa: PLC0415 - see there
+
+    return is_refused(error)
+
+
+def _kind_of(error: OSError | ValueError, *, unfit: bool) -> LinkReason:
     """Which line of the table an attempt to connect ended with."""
     if isinstance(error, LinkError):
         return LinkReason.SECRETS
-    untrusted = isinstance(error, ssl.SSLError) and not isinstance(error, TLS_ENDED)
-    return LinkReason.NOT_TRUSTED if untrusted else LinkReason.UNREACHABLE
+    return LinkReason.NOT_TRUSTED if unfit else LinkReason.UNREACHABLE
 
 
 @lru_cache(maxsize=16)  # "no matching subscribers" may come for every publication

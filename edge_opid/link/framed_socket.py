@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 
 CHUNK_BYTES = 65_536  # the most that is read at once, and that waits to be sent
-NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class FramedSocket:
@@ -16,8 +14,10 @@ class FramedSocket:
     however many packets are written, they leave together: a system call for a batch, not for each.
     """
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, socket: Any, not_now: tuple[type[OSError], ...]) -> None:
         self._socket = socket  # plain or TLS
+        self._not_now = not_now  # what it says where it would block
+        self._pending = getattr(socket, "pending", None)  # of TLS
         self._given = bytearray()
         self._at = 0  # how much of it paho has read
         self._unsent = bytearray()
@@ -33,7 +33,7 @@ class FramedSocket:
         """What the network has; nothing once it is over; None when there is nothing right now."""
         try:
             data: bytes = self._socket.recv(CHUNK_BYTES)
-        except NOT_NOW:
+        except self._not_now:
             if not self.broken:
                 return None
             data = b""
@@ -59,7 +59,7 @@ class FramedSocket:
             return
         try:
             del self._unsent[: self._socket.send(self._unsent)]
-        except NOT_NOW:
+        except self._not_now:
             return
         except OSError:
             self._unsent.clear()
@@ -78,7 +78,7 @@ class FramedSocket:
     @property
     def decrypted(self) -> bool:
         """Whether bytes wait inside the TLS layer, where poll() cannot see them."""
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        return self._pending is not None and self._pending() > 0
 
     # ---- paho's half
 

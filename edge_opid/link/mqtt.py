@@ -20,7 +20,7 @@ from edge_opid.link.contract import (
     LinkEvent,
 )
 from edge_opid.link.exchange import Exchange
-from edge_opid.link.options import MqttOptions, tls_context
+from edge_opid.link.options import MqttOptions
 from edge_opid.link.poller import IN, Poller
 from edge_opid.link.queues import Outgoing
 from edge_opid.link.versions import MQTT_311, Versions
@@ -67,6 +67,8 @@ class MqttLink:
     ) -> None:
         options.login()  # a bad file is an error now, not a retry later
         if options.tls is not None:
+            from edge_opid.link.tls import tls_context  # noqa: PLC0415 - see there
+
             tls_context(options.tls)
         self._options, self._allowed = options, allowed
         self._exchange = Exchange(options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +122,7 @@ def read_password(path: Path) -> str:
 def _secret_lines(path: Path) -> list[str]:
     try:
         with path.open("rb") as file:
-            _refuse_if_readable_by_others(path, os.fstat(file.fileno()).st_mode)
+            refuse_if_readable_by_others(path, os.fstat(file.fileno()).st_mode)
             return file.read(CREDENTIALS_BYTES_MAX).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, LinkError):
@@ -131,43 +130,10 @@ def _secret_lines(path: Path) -> list[str]:
         raise LinkError(f"credentials file {path} cannot be read: {error}") from error
 
 
-def tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """A client's TLS context: the broker's name and certificate are always checked."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.sslsocket_class = _TidySocket
-    try:
-        context.load_verify_locations(cafile=files.ca)
-        if files.certificate is not None:
-            key = files.key or files.certificate
-            _refuse_if_readable_by_others(key, key.stat().st_mode)
-            context.load_cert_chain(files.certificate, files.key)
-    except (OSError, ssl.SSLError) as error:
-        if isinstance(error, LinkError):
-            raise
-        raise LinkError(f"TLS files {_names(files)} cannot be used: {error}") from error
-    return context
-
-
-class _TidySocket(ssl.SSLSocket):
-    """Closes itself when the handshake fails, where paho would leave it to the collector."""
-
-    def do_handshake(self, block: bool = False) -> None:
-        """Shake hands, or close."""
-        try:
-            super().do_handshake(block)
-        except OSError:
-            self.close()
-            raise
-
-
-def _refuse_if_readable_by_others(path: Path, mode: int) -> None:
+def refuse_if_readable_by_others(path: Path, mode: int) -> None:
+    """A secret is for its owner and a group."""
     if mode & stat.S_IRWXO:
         raise LinkError(
             f"secret file {path} has mode {stat.S_IMODE(mode):04o}, which lets others in; "
             f"it must be 0600 or 0640: chmod 600 {path}"
         )
-
-
-def _names(files: TlsFiles) -> str:
-    return ", ".join(str(path) for path in (files.ca, files.certificate, files.key) if path)

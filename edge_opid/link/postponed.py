@@ -2,6 +2,11 @@
 
 paho imports `urllib.request` to ask for a proxy, which it does only where PySocks is installed.
 With it come HTTP, e-mail, temporary files and calendars: 1.9 MB of the 64 that a node has.
+
+It also imports `ssl`, and `hashlib` for websockets; either of them loads OpenSSL, 4 MB, which a
+link without TLS does not use. `opid-node run` postpones them, too. A script that is a
+guest in somebody's program does not: before Python 3.12 two threads that use a postponed module for
+the first time at once disturb each other, and these two are used by many.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 
+from edge_opid.blake2 import blake2b
 from edge_opid.store.disk import Disk
 from edge_opid.store.errors import Note, StoreError
 from edge_opid.store.files import SNAPSHOT_TMP, Cleanup, file_name, next_number, numbers, quarantine

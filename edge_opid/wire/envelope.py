@@ -14,10 +14,10 @@ b'document'
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from edge_opid.blake2 import blake2b
 from edge_opid.errors import WireError, shown
 from edge_opid.wire.codec import decode, encode
 from edge_opid.wire.documents import Desired
@@ -81,7 +81,7 @@ def digest(payload: bytes) -> str:
     >>> digest(b"document")
     '1d62f0d1b4bae4e386bb5354f902e65f'
     """
-    return hashlib.blake2b(payload, digest_size=16).hexdigest()
+    return blake2b(payload, digest_size=16).hexdigest()
 
 
 def _check_frame(payload: bytes) -> None:

@@ -10,7 +10,8 @@ from contextlib import nullcontext
 
 from edge_opid import log
 from edge_opid.errors import ConfigError, OpidError, sentence_of
-from edge_opid.link.options import read_credentials, tls_context
+from edge_opid.link.options import read_credentials
+from edge_opid.link.tls import tls_context
 from edge_opid.service.systemd import Systemd
 from gateway.cli.output import Terminal
 from gateway.cli.web import check_web_extra
