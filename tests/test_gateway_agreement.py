@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.fleet_rig import POLICY, SITE, FleetRig, save_to_file
+from support.pages import shown_below
 
 from edge_opid.wire import (
     Channel,
@@ -20,7 +22,11 @@ from edge_opid.wire import (
     encode,
     to_bytes,
 )
-from gateway.registry import SummaryRecord
+from gateway.cli.nodes import SENSOR_HEADINGS, sensor_facts, sensor_row, sensors_of
+from gateway.cli.output import Terminal
+from gateway.policy import Group
+from gateway.registry import SensorRecord, SensorState, SummaryRecord
+from gateway.registry.fleet import Fleet
 from gateway.registry.measuring import OWN_MIN
 from gateway.registry.overlap import RECALLED_AT_ONCE, SAVED_EVERY, Overlaps, takeover_sentence
 from gateway.store import FleetStore
@@ -128,6 +134,28 @@ def test_the_sentence_says_how_far_the_answers_agree():
         "pm-2 takes over from pm-n1 after 40 more readings together; so far, the model answers the "
         "same with either sensor in 100 % of 19 readings"
     )
+
+
+def test_the_page_shows_what_is_printed_during_an_overlap():
+    """Nobody follows the page to this state: a node that has learned says thirty readings first."""
+    north = {
+        "site": "greenhouse",
+        "node": "north",
+        "role": "lux",
+        "reference": 310.0,
+        "scale": 90.0,
+    }
+    fleet = Fleet([Group("climate", "greenhouse", ("dry", "damp"), ("north",))])
+    old = SensorRecord(**north, id="lux-north", state=SensorState.ACTIVE, since_ms=1)
+    new = {"id": "lux-9", "state": SensorState.MEASURING, "since_ms": 2, "replaces": "lux-north"}
+    fleet.put(old)
+    fleet.put(SensorRecord(**north, **new, together=30, judged=29, agreed=28))
+    screen = io.StringIO()
+    every = sensors_of(fleet, ("greenhouse", "north"))
+    rows = [["greenhouse/north", *sensor_row(sensor_facts(fleet, s, 50))] for s in every]
+    Terminal(screen, screen).table(("node", *SENSOR_HEADINGS), rows)
+    page = shown_below("docs/replace.md", "opid-gateway sensor list")
+    assert page.pattern.fullmatch(screen.getvalue()), screen.getvalue()
 
 
 def test_only_what_always_agreed_is_said_to_agree_in_100_percent():
