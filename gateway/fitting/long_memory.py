@@ -8,12 +8,12 @@ this is the one whose sums travel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from edge_opid.errors import MismatchError, OpidError
+from edge_opid.errors import OpidError
 from edge_opid.layout import Layout
 from edge_opid.layout.sensor import Sensor
 from edge_opid.learner.statistics import Matrix, solve
@@ -41,29 +41,28 @@ class LongMemory:
         None where it cannot tell: it knows no such sensor, the new one would have another number of
         columns, or a value is no number.
         """
-        role = self.roles.get(old, "")
         known = {self.roles[sensor]: v for sensor, v in values.items() if sensor in self.roles}
+        span = self.layout.spans.get(self.roles.get(old, ""))
+        if span is None or len(span) != new.columns:
+            return None
         try:
-            other = _with(self.layout, role, new)
-            said = self.layout.encode(known) @ self.weights
-            says = other.encode({**known, role: value}) @ self.weights
+            x = self.layout.encode(known)
+            replaced = x.copy()
+            replaced[span.start : span.stop] = _alone(new, self.layout.gate).encode({NEW: value})[
+                :-1
+            ]
         except OpidError:
             return None
-        return bool(said.argmax() == says.argmax())
+        return bool((x @ self.weights).argmax() == (replaced @ self.weights).argmax())
+
+
+NEW = "new"
 
 
 @lru_cache(maxsize=256)  # a sensor that has been measured stays as it is
-def _with(layout: Layout, role: str, new: Sensor) -> Layout:
-    """The layout with another sensor in this role."""
-    others = [each for each in layout.sensors if each.name != role]
-    made = Layout(
-        [*others, Sensor(role, new.reference, new.scale, new.knots)],
-        layout.vanishing,
-        gate=layout.gate,
-    )
-    if made.columns != layout.columns:
-        raise MismatchError(f"{new} cannot take over the columns of {role!r}")
-    return made
+def _alone(new: Sensor, gate: float) -> Layout:
+    """A layout of the new sensor and nothing else, for its columns."""
+    return Layout([replace(new, name=NEW)], gate=gate)
 
 
 def long_memory(
