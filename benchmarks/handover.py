@@ -11,7 +11,8 @@ third is new, and 60 instances of the new layout are labelled. What the gateway 
 and the batch, with the sums of all readings and without.
 `overlap`: the streams of `benchmarks.changes`, of whose readings a share is labelled. New sensors
 speak for a while before they replace others. The node that learns from it against the node that
-does not, and against the best linear model (`oracle`).
+does not, and against the best linear model (`oracle`). This takes hours; with `--kept FILE` it goes
+on where it was interrupted.
 
 Figures are percentage points, with one standard error. Development data: scikit-learn's digits,
 breast cancer and wine, mixtures drawn from seeds, and the worlds of the simulator; nothing was
@@ -25,8 +26,10 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
 import argparse
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +37,7 @@ from numpy.typing import NDArray
 
 from benchmarks.changes.ours import Oracle, OurNode
 from benchmarks.changes.streams import Stage, StagedStream, arranged, streams_data
+from benchmarks.common.cells import replace_file
 from benchmarks.common.command import add_json_option, command_line, write_json
 from benchmarks.common.data import DATA, Floats, Ints
 from benchmarks.common.statistics import error
@@ -211,7 +215,11 @@ NODES = {WITHOUT: 0, "unlabelled": 0, "overlap 50": 50, "overlap 200": 200, "ove
 """How many readings new sensors speak before they join; `without` learns from labels alone."""
 
 
-def overlaps(stream: StagedStream, share: float, seed: int) -> dict[str, tuple[float, float]]:
+Run = dict[str, tuple[float, float]]
+"""Of every kind of node, how often it was right after changes and over one whole stream."""
+
+
+def overlaps(stream: StagedStream, share: float, seed: int) -> Run:
     """Every kind of node through one stream."""
     found = {}
     for name, rows in {**NODES, BEST: 0}.items():
@@ -227,28 +235,44 @@ def knots_of(stream: StagedStream) -> int:
 
 
 def overlap(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
-    """The table of `overlap`, printed line by line: first 100 after a change / whole stream."""
+    """The table of `overlap`: first 100 after a change / whole stream, every seed of all cells."""
+    runs = _runs(options)
     figures: dict[str, dict[str, list[float]]] = {}
-    for name, data in streams_data(options.streams, options.data).items():
-        for share in options.shares:
-            runs = [
-                overlaps(arranged(name, data, SEED + k), share, SEED + k)
-                for k in range(options.seeds)
-            ]
-            base = 100 * np.array([run[WITHOUT] for run in runs])
-            first, whole = base.mean(axis=0)
-            line = [f"{name:9} {share:6.0%}  {WITHOUT} {first:5.1f} / {whole:5.1f}"]
-            key = f"{name} {share}"
-            figures[key] = {WITHOUT: [first, whole]}
-            for kind in list(runs[0])[1:]:
-                gains = 100 * np.array([run[kind] for run in runs]) - base
-                line.append(
-                    f"{kind} {gains[:, 0].mean():+.1f} ± {error(gains[:, 0]):.1f} / "
-                    f"{gains[:, 1].mean():+.1f} ± {error(gains[:, 1]):.1f}"
-                )
-                figures[key][kind] = [*gains.mean(axis=0), error(gains[:, 0]), error(gains[:, 1])]
-            print("; ".join(line), flush=True)
+    for name, share in product(options.streams, options.shares):
+        found = [runs[key] for k in range(options.seeds) if (key := _key(name, share, k)) in runs]
+        if not found:
+            continue  # no data
+        base = 100 * np.array([run[WITHOUT] for run in found])
+        first, whole = base.mean(axis=0)
+        line = [f"{name:9} {share:6.0%}  {WITHOUT} {first:5.1f} / {whole:5.1f}"]
+        figures[f"{name} {share}"] = cell = {WITHOUT: [first, whole]}
+        for kind in list(found[0])[1:]:
+            gains = 100 * np.array([run[kind] for run in found]) - base
+            line.append(
+                f"{kind} {gains[:, 0].mean():+.1f} ± {error(gains[:, 0]):.1f} / "
+                f"{gains[:, 1].mean():+.1f} ± {error(gains[:, 1]):.1f}"
+            )
+            cell[kind] = [*gains.mean(axis=0), error(gains[:, 0]), error(gains[:, 1])]
+        print("; ".join(line), flush=True)
     return figures
+
+
+def _runs(options: argparse.Namespace) -> dict[str, Run]:
+    """Every run of the table; those in `--kept` are not repeated, fresh ones are added to it."""
+    kept: Path | None = options.kept
+    runs: dict[str, Run] = json.loads(kept.read_text()) if kept and kept.exists() else {}
+    data = streams_data(options.streams, options.data)
+    for k, share, name in product(range(options.seeds), options.shares, data):
+        key = _key(name, share, k)
+        if key not in runs:
+            runs[key] = overlaps(arranged(name, data[name], SEED + k), share, SEED + k)
+            if kept:
+                replace_file(kept, json.dumps(runs, indent=1) + "\n")
+    return runs
+
+
+def _key(stream: str, share: float, k: int) -> str:
+    return f"{stream} {share} {SEED + k}"
 
 
 def main() -> None:
@@ -259,6 +283,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--streams", nargs="+", default=["dna", "splice", "mnist035", "room"])
     parser.add_argument("--shares", nargs="+", type=float, default=[1.0, 0.1, 0.02])
+    parser.add_argument("--kept", type=Path, help="runs of `overlap` so far; fresh ones are added")
     add_json_option(parser)
     options = parser.parse_args()
     write_json(options.json, (overlap if options.what == "overlap" else distil)(options))

@@ -38,12 +38,12 @@ from edge_opid.service.systemd import Systemd
 from edge_opid.wire import Channel, Message, Topic, WireError, decode
 from edge_opid.wire.codec import MESSAGES_ON
 from gateway.clock import GatewayClock
-from gateway.decisions.actions import Action, Fit, ForgetExamples, Listen, Publish
+from gateway.decisions.actions import Action, Fit, ForgetExamples, Listen, Publish, Recall
 from gateway.decisions.gateway import Gateway
 from gateway.fitting.worker import FitFailed, Fitter
 from gateway.label_courier import LabelCourier
 from gateway.reasons import GatewayReason
-from gateway.recall import FitPreparation
+from gateway.recall import FitPreparation, long_memories
 from gateway.registry import EventError, FitRecord, NodeKey, Record
 from gateway.registry.events import ANNOUNCEMENTS
 from gateway.registry.history import HOUR_MS
@@ -339,6 +339,8 @@ class GatewayLoop(BaseLoop[GatewayClock]):
                 self._store.forget_examples(change)
             case Fit():
                 self._preparing.append(FitPreparation(self._store, self.gateway, action))
+            case Recall(nodes):
+                self.gateway.on_recalled(long_memories(self._store, self.gateway.fleet, nodes))
 
     def _prepare_fit(self) -> None:
         """Read some more of what the next fit needs; with the last of it the fit begins."""

@@ -1,13 +1,14 @@
-"""What a gateway reads back from its store: at its start, and for a fit."""
+"""What a gateway reads back from its store: at its start, for a fit, and of a node by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gateway.decisions.actions import Fit
 from gateway.decisions.gateway import Gateway
 from gateway.fitting.job import FitJob
+from gateway.fitting.long_memory import LongMemory, long_memory
 from gateway.registry import (
     ChangeRecord,
     ExampleRecord,
@@ -16,7 +17,7 @@ from gateway.registry import (
     NodeKey,
     SummaryRecord,
 )
-from gateway.registry.fleet import StoredFleet
+from gateway.registry.fleet import Fleet, StoredFleet
 from gateway.store import FleetStore
 
 
@@ -38,6 +39,29 @@ def pushed_fit(store: FleetStore, change: ChangeRecord) -> FitRecord | None:
     return next((fit for fit in store.fits(change.id) if fit.size == change.pushed), None)
 
 
+def layouts_of(
+    store: FleetStore, records: Sequence[SummaryRecord] | Sequence[ExampleRecord]
+) -> dict[tuple[str, str, int], LayoutRecord]:
+    """The layouts that these are of."""
+    keys = {(each.site, each.node, each.layout_version) for each in records}
+    return {layout.key: layout for layout in store.layouts(keys)}
+
+
+def long_memories(
+    store: FleetStore, fleet: Fleet, keys: Iterable[NodeKey]
+) -> dict[NodeKey, LongMemory | None]:
+    """What each of these nodes has last said of what it knows, if it can be right."""
+    found: dict[NodeKey, LongMemory | None] = dict.fromkeys(keys)
+    summaries = store.summaries(found)
+    layouts = layouts_of(store, summaries)
+    for key in found:
+        group = fleet.group_of(key)
+        if group is not None:
+            own = [each for each in summaries if (each.site, each.node) == key]
+            found[key] = long_memory(own, layouts, group.classes)
+    return found
+
+
 MEMBERS_AT_ONCE = 250
 """Members that are read for a fit in one round of the loop: in some 50 ms."""
 
@@ -57,7 +81,7 @@ class FitPreparation:
         self._summaries: list[SummaryRecord] = []
         self._newest: dict[NodeKey, LayoutRecord] = {}
         examples = store.examples(change.id)
-        self._layouts = self._layouts_of(examples)
+        self._layouts = layouts_of(store, examples)
         self._batch = FitJob(
             change=change,
             size=wanted.size,
@@ -73,17 +97,11 @@ class FitPreparation:
             archives=store.archives(group.id),
         )
 
-    def _layouts_of(
-        self, records: Sequence[SummaryRecord] | Sequence[ExampleRecord]
-    ) -> dict[tuple[str, str, int], LayoutRecord]:
-        keys = {(each.site, each.node, each.layout_version) for each in records}
-        return {layout.key: layout for layout in self._store.layouts(keys)}
-
     def read_some(self) -> FitJob | None:
         """Read the next members; the job, once they are all there."""
         keys = self._left[:MEMBERS_AT_ONCE]
         summaries = self._store.summaries(keys)
-        self._layouts |= self._layouts_of(summaries)
+        self._layouts |= layouts_of(self._store, summaries)
         # nothing below fails, so a portion that the database refused is read again as a whole
         self._summaries += summaries
         self._newest |= {k: self._fleet.layouts[k] for k in keys if k in self._fleet.layouts}

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from support.web_site import HOUR, TOML, hear, opened, post
 from edge_opid.link.contract import Delivery
 from edge_opid.wire import InstanceId, Label, Reading, SensorRetired, Undo, decode, encode
 from gateway.__main__ import main
+from gateway.registry import SensorState
+from gateway.store import FleetStore
 from gateway.store.database import Database
 from gateway.store.sites import MemberSession
 from gateway.store.tables import COMMANDS
@@ -84,6 +87,21 @@ def test_what_a_silent_sensor_says_is_shown_and_escaped(local):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "lux-2" in text
     assert "farm/n2" in client.get("/proposals").text
+
+
+def test_the_page_of_a_node_says_how_far_an_overlap_is_and_how_far_the_answers_agree(local):
+    site, client = local
+    record = site.view().fleet.sensors["farm", "n1"]["lux-2"]
+    new = {"id": "lux-9", "replaces": "lux-2", "together": 30, "judged": 29, "agreed": 28}
+    with FleetStore.open(site.book.config.database) as leader:
+        leader.claim()
+        leader.save([replace(record, state=SensorState.MEASURING, **new)])
+    site.book.expire()
+    retired = {"what": "retire", "sensor": "lux-2", "reason": "worn out"}
+    rehearsed = post(client, "/operate/farm/n1/rehearse", **retired)
+    for text in (client.get("/node/farm/n1").text, rehearsed.text):
+        assert "lux-9 takes over from lux-2 after 20 more readings together" in text
+        assert "answers the same with either sensor in 96 % of 29 readings" in text
 
 
 def test_a_fleet_page_says_what_each_node_says_now(local):

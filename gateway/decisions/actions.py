@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.registry import NodeKey
+
 
 @dataclass(frozen=True, slots=True)
 class Publish:
@@ -36,4 +38,11 @@ class ForgetExamples:
     change: int
 
 
-Action = Publish | Listen | Fit | ForgetExamples
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Read what these nodes have said of what they know, and tell `on_recalled`."""
+
+    nodes: tuple[NodeKey, ...]
+
+
+Action = Publish | Listen | Fit | ForgetExamples | Recall

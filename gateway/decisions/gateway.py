@@ -58,7 +58,7 @@ from edge_opid.wire import (
     encode,
     gateway_filters,
 )
-from gateway.decisions.actions import Action, Listen, Publish
+from gateway.decisions.actions import Action, Listen, Publish, Recall
 from gateway.decisions.changes import Changes
 from gateway.decisions.cohorts import advance, close_empty, take_settled
 from gateway.decisions.orders import OrderPublisher, OrderQueue
@@ -72,6 +72,7 @@ from gateway.registry.agenda import Agenda
 from gateway.registry.events import apply_event, reconcile
 from gateway.registry.fleet import Fleet, StoredFleet
 from gateway.registry.measuring import Measuring
+from gateway.registry.overlap import KnownModel
 from gateway.registry.reports import (
     check_reach,
     check_summary,
@@ -299,6 +300,7 @@ class Gateway:
         claimed = max(message.readings, everything)
         check_summary(self.fleet, key, message.layout_version, claimed, now_ms)
         self.counts[GatewayReason.SUMMARIES] += 1
+        self._measuring.overlaps.forget_model(key)
         self.fleet.put(
             SummaryRecord(
                 site=key[0],
@@ -343,6 +345,8 @@ class Gateway:
         if not self._settling:  # a fit waits for the last member of its cohort
             actions += self.changes.take_due(now_ms, sure=sure)
         actions += self.publisher.take_due(now_ms)
+        if unread := self._measuring.overlaps.take_unread():
+            actions.append(Recall(unread))
         actions += self._take_confirmations()
         self.fleet.put_heard(now_ms, busy=self.busy or self.publisher.waiting > 0)
         if heard != self._heard:
@@ -412,6 +416,13 @@ class Gateway:
         """A fit that raised is counted; it is tried again when the batch has grown."""
         sentence = f"change {change} could not be fitted: {why}"
         self.tally.note(GatewayReason.FIT_FAILED, about=str(change), why=sentence)
+
+    # -- what nodes know -----------------------------------------------------------------------
+
+    def on_recalled(self, models: Mapping[NodeKey, KnownModel | None]) -> None:
+        """What nodes have said of what they know: new sensors are judged by it."""
+        for key, model in models.items():
+            self._measuring.overlaps.know(key, model)
 
     # -- the connection ------------------------------------------------------------------------
 

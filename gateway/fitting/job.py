@@ -110,7 +110,7 @@ def _all_members(job: FitJob) -> tuple[list[Member], dict[str, str]]:
 
 
 def _archive_member(record: ArchiveRecord) -> Member:
-    statistics, everything = _sums_of(decode(record.payload, SummaryMessage))
+    statistics, everything = sums_of(decode(record.payload, SummaryMessage))
     layout = layout_of(record.sensors, (), record.gate)
     names = column_names(layout)
     return Member(record.name, names, statistics, record.gate, everything, archive=True)
@@ -121,7 +121,7 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
     layout = job.layouts.get((record.site, record.node, record.layout_version))
     if layout is None:
         raise WireError("layout", f"nobody remembers layout {record.layout_version} of {name}")
-    statistics, everything = _sums_of(summary)
+    statistics, everything = sums_of(summary)
     today = _on_scales_of(layout, job.newest.get((record.site, record.node), layout))
     if today is not layout:
         target = layout_in(today, summary.sensors)
@@ -132,7 +132,7 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
     return Member(name, columns_of(today, summary.sensors), statistics, layout.gate, everything)
 
 
-def _sums_of(summary: SummaryMessage) -> tuple[Statistics, Statistics | None]:
+def sums_of(summary: SummaryMessage) -> tuple[Statistics, Statistics | None]:
     """The labelled sums, and those of all readings where there are some."""
     statistics = Statistics(
         vanishing=0,

@@ -49,7 +49,7 @@ class Measuring:
 
     def __init__(self, readings: int, together: int = 0) -> None:
         self._readings = readings
-        self._overlaps = Overlaps(together)
+        self.overlaps = Overlaps(together)
         self._first: dict[tuple[str, str, str], tuple[int, FirstValues]] = {}
         """With the date of the announcement: a later one is about another thing of the same id."""
         self._agreed: dict[Peers, list[Sensor]] = {}
@@ -70,7 +70,7 @@ class Measuring:
         if self._turn == fleet.agenda.measured_turn:
             return self._nodes
         self._turn = fleet.agenda.measured_turn
-        self._overlaps.keep_only(set(wanted))
+        self.overlaps.keep_only(wanted.keys())
         self._first = {key: first for key, first in self._first.items() if key in wanted}
         roles = {(fleet.nodes[each.site, each.node].group, each.role) for each in wanted.values()}
         self._agreed = {peers: found for peers, found in self._agreed.items() if peers[:2] in roles}
@@ -83,7 +83,7 @@ class Measuring:
         """Take values in; returns the sensors that are measured by them."""
         finished = []
         self._spoke.add(key)
-        self._overlaps.hear(fleet, key, set(values))
+        self.overlaps.hear(fleet, key, values, self._so_far)
         for sensor, value in values.items():
             record = fleet.sensors[key].get(sensor)
             if record is not None and _has_to_be_measured(record):
@@ -109,7 +109,7 @@ class Measuring:
         found = []
         for key in keys:
             for record in newcomers(fleet, key):
-                if record.is_known and not self._overlaps.has_to_wait(fleet, record):
+                if record.is_known and not self.overlaps.has_to_wait(fleet, record):
                     _activate(fleet, record, now_ms)
                     found.append(record)
         return found
@@ -118,6 +118,15 @@ class Measuring:
         """Sentences about values that were set aside, since the last time."""
         remarks, self._remarks = self._remarks, []
         return remarks
+
+    def _so_far(self, record: SensorRecord) -> Sensor | None:
+        """A new sensor as it is known, or as its values so far suggest; None where they do not."""
+        if record.reference is not None and record.scale is not None:
+            return Sensor(record.role, record.reference, record.scale, record.knots)
+        announced_ms, first = self._first.get(record.key, (-1, None))
+        if first is None or announced_ms != record.announced_ms or first.heard < OWN_MIN:
+            return None
+        return first.sensor() if has_moved(np.array(first.values)) else None
 
     def _add(self, fleet: Fleet, record: SensorRecord, value: float) -> Sensor | None:
         """Keep a value; what all of them suggest, when there are enough."""
@@ -179,7 +188,7 @@ class Measuring:
             knots=found.knots if again else record.knots or found.knots,
             reason="measured anew" if again else "measured",
         )
-        if again or not self._overlaps.has_to_wait(fleet, record):
+        if again or not self.overlaps.has_to_wait(fleet, record):
             _activate(fleet, measured, now_ms)
         else:
             fleet.put(measured)

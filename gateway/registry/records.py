@@ -88,6 +88,10 @@ class SensorRecord:
     """The time written on the last announcement about it: an older one is a late copy."""
     together: int = 0
     """Readings heard of it together with the sensor it replaces, before it has a column."""
+    judged: int = 0
+    """Of these, how many a model of the node was asked about, with either sensor."""
+    agreed: int = 0
+    """… and how often its answer was the same."""
 
     @property
     def key(self) -> tuple[str, str, str]:

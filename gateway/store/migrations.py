@@ -4,8 +4,8 @@
 lies in a database of before `FIRST` (signed orders, summaries) nodes would not understand any more:
 it is refused, and stays as it is. Whoever changes `tables.py`
 
-1. copies its tables as they are today to a module of their own, from which `first_schema` (or the
-   step that made them) creates them ever after: a step never changes once it has been released;
+1. copies the table as it is today to `first_tables`, from which `first_schema` (or the step that
+   made it) creates it ever after: a step never changes once it has been released;
 2. adds a step that alters what is there, in plain SQL, keeping the rows.
 
 Several processes may open an old database at one instant: one of them migrates, the others wait.
@@ -26,10 +26,11 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
 
-from gateway.store import archives, history, site_tables
+from gateway.store import archives, first_tables, history, site_tables
 from gateway.store.database import Database
 from gateway.store.errors import StoreVersionError
 from gateway.store.tables import LEADER, METADATA
@@ -50,7 +51,10 @@ FIRST = 4
 
 def first_schema(connection: Connection) -> None:
     """Version 4: every table, and no leader yet."""
-    METADATA.create_all(connection)
+    first_tables.METADATA.create_all(connection)
+    altered = first_tables.METADATA.tables
+    unaltered = [table for name, table in METADATA.tables.items() if name not in altered]
+    METADATA.create_all(connection, unaltered)
     connection.execute(insert(LEADER).values(id=1, epoch=0, host="", pid=0))
 
 
@@ -74,12 +78,21 @@ def add_sites(connection: Connection) -> None:
     site_tables.METADATA.create_all(connection)
 
 
+def add_agreement(connection: Connection) -> None:
+    """Version 9: how often a node's model answers the same with a new sensor as with the old."""
+    for column in ("judged", "agreed"):
+        connection.execute(
+            text(f"ALTER TABLE sensors ADD COLUMN {column} BIGINT DEFAULT 0 NOT NULL")
+        )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     first_schema,
     add_history,
     add_archives,
     add_heard,
     add_sites,
+    add_agreement,
 )
 
 

@@ -80,6 +80,8 @@ SENSORS = Table(
     must("reason"),
     must("announced_ms", Number),
     must("together", Number),
+    must("judged", Number),
+    must("agreed", Number),
 )
 LAYOUTS = Table(
     "layouts",

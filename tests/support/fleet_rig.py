@@ -16,12 +16,12 @@ import numpy as np
 from edge_opid.config.node import NodeConfig, SensorConfig
 from edge_opid.node.node import Node
 from edge_opid.wire import Channel, NodeTopics, Reading, Status, Topic, encode
-from gateway.decisions.actions import Fit, ForgetExamples, Listen, Publish
+from gateway.decisions.actions import Fit, ForgetExamples, Listen, Publish, Recall
 from gateway.decisions.gateway import Gateway
 from gateway.fitting.job import FitJob
 from gateway.fitting.worker import attempt
 from gateway.policy import Group, Policy
-from gateway.recall import FitPreparation, recalled
+from gateway.recall import FitPreparation, long_memories, recalled
 from gateway.registry import FitRecord
 from gateway.store import FleetStore
 from support.rig import KEY, Rig
@@ -142,6 +142,8 @@ class FleetRig:
                     self.store.forget_examples(change)
                 case Fit():
                     self._fit(action)
+                case Recall(nodes):
+                    self.gateway.on_recalled(long_memories(self.store, self.gateway.fleet, nodes))
 
     def _fit(self, wanted: Fit) -> None:
         fit = self._fitted(self.job(wanted))

@@ -69,6 +69,7 @@ ELSEWHERE = {
     r"sudo apt install ": "needs Debian's root: make pi",
     r"opid-sim run .*--(live|broker)": "real processes: tests/test_sim_demo.py",
     r"opid-sim (run|soak) ": "seconds each: tests/test_sim_scenarios.py, test_sim_safety.py",
+    r"opid-gateway sensor list .*--node": "during an overlap: tests/test_gateway_agreement.py",
     r"python -m firmware_sim.resets.run ": "two minutes of 200 nodes: make resets; 20 in make test",
 }
 """Commands that no test types here, and who does instead."""
