@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 48, 700, 96, 352  # the field of the curves, in pixel
 LOW, HIGH = 0.5, 1.0  # shares of right answers at its bottom and its top
 POINT = 10  # readings between two points …
 BEHIND = 50  # … each of which is the mean over so many before it
-SECONDS, PAUSE_S = 12.0, 4.0
+SECONDS, PAUSE_S = 12.0, 6.0
 STYLES = {SERVED: "ours", ZERO_FILLING: "zeros", RESTARTED: "anew"}
 STYLE = """\
 text { font: 14px system-ui, sans-serif; fill: #333 }
@@ -52,7 +52,7 @@ def recording(score: Score, title: str, live: bool = False) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{seen}" role="img">',
         f"<title>{escape(title)}</title>",
-        f"<style>{STYLE}\n{'' if live else _motion()}</style>",
+        f"<style>{STYLE}\n{'' if live else _motion(_first_change(score) / readings)}</style>",
         "" if live else f'<text class="title" x="{LEFT}" y="24">{escape(title)}</text>',
         *_field(),
         *_changes(score, readings, score.played if live else readings),
@@ -67,11 +67,19 @@ def recording(score: Score, title: str, live: bool = False) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _motion() -> str:
-    """Everything is drawn in `SECONDS`, stands still for a while, and begins anew."""
+def _first_change(score: Score) -> int:
+    return min((change.at for change in score.after_changes()), default=0)
+
+
+def _motion(first: float) -> str:
+    """Everything is drawn in `SECONDS`, stands still for a while, and begins anew.
+
+    It begins shortly before the first change: a glance at a page shows no empty field.
+    """
     whole, drawn = SECONDS + PAUSE_S, 100 * SECONDS / (SECONDS + PAUSE_S)
     frames = f"from {{ transform: scaleX(0) }} {drawn:.0f}%, to {{ transform: scaleX(1) }}"
-    played = f"transform-origin: {LEFT}px 0; animation: grow {whole:g}s linear infinite"
+    begun = f"{-0.9 * first * SECONDS:.1f}s"
+    played = f"transform-origin: {LEFT}px 0; animation: grow {whole:g}s linear {begun} infinite"
     return (
         f"@keyframes grow {{ {frames} }}\n"
         f"@media (prefers-reduced-motion: no-preference) {{ .so-far {{ {played} }} }}"
