@@ -1,4 +1,4 @@
-"""Machine learning for sensor networks that survives the death and birth of sensors.
+"""Machine learning for sensor networks that keeps working when sensors die and new ones join.
 
 >>> from edge_opid import Classifier
 >>> classifier = Classifier()

@@ -15,19 +15,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from support.mosquitto import Mosquitto, find_mosquitto
+from support.web_town import browser, find_chromium
 
 from edge_opid.link.background import BackgroundLink
 from edge_opid.link.options import MqttOptions
 from firmware_sim.live import broker as live_broker
 from firmware_sim.live.broker import open_broker
+from firmware_sim.live.page import DemoPage
 from firmware_sim.live.processes import Children, LiveError
 from firmware_sim.scenario.recording import recording
-from firmware_sim.scenario.rivals import RESTARTED, ZERO_FILLING
+from firmware_sim.scenario.rivals import RESTARTED, RIVALS, ZERO_FILLING
 from firmware_sim.scenario.scenario import load_scenario
-from firmware_sim.scenario.score import Score
+from firmware_sim.scenario.score import MODELS, Score
 from firmware_sim.scenario.script import Script
 
 WAIT_S = 120.0  # for a busy machine; nothing is judged by its speed
@@ -64,6 +67,56 @@ def test_a_curve_ends_where_all_of_its_last_readings_have_been_played() -> None:
     film = recording(score, "so far", live=True)
     (points,) = re.findall(r'polyline class="zeros" points="([^"]*)"', film)
     assert len(points.split()) == 3, "after 50, 60 and 70 readings"
+
+
+def test_the_page_says_who_is_right_and_what_each_change_cost() -> None:
+    """At the start there is nothing to draw; a change is shown once it has happened."""
+    score = Score(Script(load_scenario("one_retire"), seed=7))
+    with DemoPage(score, 0, 8470) as page:
+        assert "Every model gets the same readings" in asked(page, "/")
+        assert "are starting" in asked(page, "/now")
+        change = score.after_changes()[0].at
+        play(score, change)
+        assert "all sensors work" in asked(page, "/now")
+        assert "<table>" not in asked(page, "/now")
+        play(score, change + 20)
+        shown = asked(page, "/now")
+    assert all(f"<th>{name}" in shown for name in MODELS)
+    assert "<td>pm10 goes" in shown
+    assert shown.count("polyline class") == 3
+    with pytest.raises(OSError, match="refused"):
+        asked(page, "/")
+
+
+def test_the_page_fits_a_phone_and_says_when_the_demo_has_ended() -> None:
+    """A drawing that no longer moves must not look like a fleet that has stopped."""
+    find_chromium()
+    pytest.importorskip("playwright")
+    score = Score(Script(load_scenario("meeting_rooms"), seed=7))
+    play(score, 1100)
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": 360, "height": 740})
+        with DemoPage(score, 0, 8470) as demo:
+            page.goto(f"http://127.0.0.1:{demo.port}/")
+            page.get_by_text("last change: window joins").wait_for()
+            widest = page.evaluate("document.documentElement.scrollWidth")
+        page.get_by_text("The demo has ended").wait_for()
+        assert page.locator("polyline").count() == 3, "the drawing stays"
+    assert widest == 360
+
+
+def asked(page: DemoPage, path: str) -> str:
+    with urlopen(f"http://127.0.0.1:{page.port}{path}") as answer:
+        return str(answer.read().decode())
+
+
+def play(score: Score, until: int) -> None:
+    """Everybody says the same of every reading, and is right now and then."""
+    for place in range(score.played, until):
+        truths = {node: score.script.instance(node, place).truth for node in score.script.nodes}
+        score.guessed(place, {node: dict.fromkeys(RIVALS, truths["n1"]) for node in truths})
+        for node in truths:
+            score.served(node, place, truths["n1"])
 
 
 def left_behind(folder: Path) -> list[str]:

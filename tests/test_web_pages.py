@@ -149,7 +149,7 @@ def test_the_page_of_gateways_shows_who_serves_what_who_stands_by_and_what_nobod
     """A gateway died in the night: is its site served, and by whom?"""
     url = postgres.database("page_of_gateways")
     with opened(tmp_path, url=url) as (_, client), ExitStack() as stack:
-        assert "Served by nobody: farm." in client.get("/members").text
+        assert "No gateway serves farm." in client.get("/members").text
         database = stack.enter_context(closing(Database(url)))
         first, second = (
             stack.enter_context(closing(MemberSession(database, "00", 60.0, ["farm"])))
@@ -170,7 +170,7 @@ def test_the_page_of_gateways_shows_who_serves_what_who_stands_by_and_what_nobod
         assert page.count(f"process {os.getpid()} on") == 2
         assert "nothing: on standby" in page
         first.give(tenure)
-        assert "Served by nobody: farm." in client.get("/members").text
+        assert "No gateway serves farm." in client.get("/members").text
 
 
 def test_history_has_the_samples_and_the_changes(local):

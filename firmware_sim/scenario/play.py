@@ -39,7 +39,7 @@ def run_live(
     with tempfile.TemporaryDirectory(prefix="opid-sim-") as folder, ExitStack() as stack:
         fleet = LiveFleet(script, Path(folder), url, 1.0 / scenario.speed, web_port)
         if web_port is not None:
-            page = stack.enter_context(DemoPage(fleet.score, title, web_port + 1, web_port))
+            page = stack.enter_context(DemoPage(fleet.score, web_port + 1, web_port))
             screen.write(f"watch it in a browser: http://127.0.0.1:{page.port}\n")
             screen.write(f"the gateway's own pages: http://127.0.0.1:{web_port}\n")
         stack.enter_context(fleet)

@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 48, 700, 96, 352  # the field of the curves, in pixel
 LOW, HIGH = 0.5, 1.0  # shares of right answers at its bottom and its top
 POINT = 10  # readings between two points …
 BEHIND = 50  # … each of which is the mean over so many before it
-SECONDS, PAUSE_S = 12.0, 4.0
+SECONDS, PAUSE_S = 12.0, 6.0
 STYLES = {SERVED: "ours", ZERO_FILLING: "zeros", RESTARTED: "anew"}
 STYLE = """\
 text { font: 14px system-ui, sans-serif; fill: #333 }
@@ -37,7 +37,9 @@ text.anew { fill: #6c7a92 } text { stroke: none !important }
 
 
 def recording(score: Score, title: str, live: bool = False) -> str:
-    """The SVG of a run, from its first reading to its last; `live`: as far as it has come.
+    """The SVG of a run, from its first reading to its last.
+
+    `live`: as far as it has come, without title and names, which the page around it has.
 
     >>> from firmware_sim.scenario.scenario import load_scenario
     >>> from firmware_sim.scenario.script import Script
@@ -46,11 +48,12 @@ def recording(score: Score, title: str, live: bool = False) -> str:
     (True, True, True)
     """
     readings = score.script.scenario.readings
+    seen = f"0 40 {RIGHT + 12} {HEIGHT - 40}" if live else f"0 0 {WIDTH} {HEIGHT}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{seen}" role="img">',
         f"<title>{escape(title)}</title>",
-        f"<style>{STYLE}\n{'' if live else _motion()}</style>",
-        f'<text class="title" x="{LEFT}" y="24">{escape(title)}</text>',
+        f"<style>{STYLE}\n{'' if live else _motion(_first_change(score) / readings)}</style>",
+        "" if live else f'<text class="title" x="{LEFT}" y="24">{escape(title)}</text>',
         *_field(),
         *_changes(score, readings, score.played if live else readings),
         '<g clip-path="url(#so-far)">',
@@ -58,17 +61,25 @@ def recording(score: Score, title: str, live: bool = False) -> str:
         "</g>",
         f'<clipPath id="so-far"><rect class="so-far" x="{LEFT}" y="0" width="{RIGHT - LEFT}" '
         f'height="{HEIGHT}"/></clipPath>',
-        *_names(score),
+        *(() if live else _names(score)),
         "</svg>\n",
     ]
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
-def _motion() -> str:
-    """Everything is drawn in `SECONDS`, stands still for a while, and begins anew."""
+def _first_change(score: Score) -> int:
+    return min((change.at for change in score.after_changes()), default=0)
+
+
+def _motion(first: float) -> str:
+    """Everything is drawn in `SECONDS`, stands still for a while, and begins anew.
+
+    It begins shortly before the first change: a glance at a page shows no empty field.
+    """
     whole, drawn = SECONDS + PAUSE_S, 100 * SECONDS / (SECONDS + PAUSE_S)
     frames = f"from {{ transform: scaleX(0) }} {drawn:.0f}%, to {{ transform: scaleX(1) }}"
-    played = f"transform-origin: {LEFT}px 0; animation: grow {whole:g}s linear infinite"
+    begun = f"{-0.9 * first * SECONDS:.1f}s"
+    played = f"transform-origin: {LEFT}px 0; animation: grow {whole:g}s linear {begun} infinite"
     return (
         f"@keyframes grow {{ {frames} }}\n"
         f"@media (prefers-reduced-motion: no-preference) {{ .so-far {{ {played} }} }}"
@@ -81,14 +92,15 @@ def _field() -> Iterator[str]:
         yield f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         at = f'x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end"'
         yield f'<text class="small" {at}>{percent}</text>'
-    yield f'<text class="small" x="{LEFT}" y="{BOTTOM + 34}">% right, over time</text>'
+    words = f"% right over the last {BEHIND} readings"
+    yield f'<text class="small" x="{LEFT}" y="{BOTTOM + 34}">{words}</text>'
 
 
 def _changes(score: Score, readings: int, until: int) -> Iterator[str]:
     seen = [change for change in score.after_changes() if change.at < until]
     for place, change in enumerate(seen):
         x = _place(change.at, readings)
-        y = TOP - 14 - 20 * (place % 2)  # two rows: long names do not meet
+        y = TOP - 14 - 22 * (place % 2)  # two rows: long names do not meet
         yield f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y + 5}" y2="{BOTTOM}"/>'
         yield f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{escape(change.words)}</text>'
 

@@ -142,7 +142,7 @@ def undo(site: Site, request: Request) -> Response:
         return gone
 
     gone = site.book.ask(take_back)
-    sentence = f"{gone} of {len(numbers)} labels had not been sent."
+    sentence = f"{gone} of {len(numbers)} labels were taken back before they were sent."
     if gone < len(numbers):
         sentence += " The node is told to take the others back, if it remembers them."
     back = f"/label/{'/'.join(key)}"

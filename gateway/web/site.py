@@ -134,7 +134,7 @@ def needs(scope: Scope, handler: Callable[[Site, Request], Response]) -> Callabl
             if not session.may(scope, node):
                 if not machine and session.node and request.method == "GET":
                     return RedirectResponse(f"/label/{session.node}", 303)
-                return refused(403, f"your session may not do this: it may {session.scope}")
+                return refused(403, f"your session only allows {session.scope}")
             if request.method == "POST":
                 request.state.form = await form_of(request)
             return await run_in_threadpool(_answered, site, handler, request, machine)

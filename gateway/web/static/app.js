@@ -53,7 +53,7 @@ async function look() {
       tell("");
     } catch (error) {
       if (Date.now() - heard > 2 * EVERY_MS) {
-        tell("These pages get no answer; what you see is from " + ago(heard) + ".");
+        tell("The server does not answer. What you see is from " + ago(heard) + ".");
       }
     }
   } else if (Date.now() - heard > LATE_MS) {
