@@ -30,6 +30,7 @@ PACKAGES = (
     "python3-nacl",
     "python3-pytest",
     "python3-pytest-timeout",
+    "python3-pytest-xdist",
     "python3-hypothesis",
 )
 SUBJECTS = ("kernel", "layout", "learner", "node", "store", "wire")

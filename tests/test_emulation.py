@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+from pathlib import Path
 
 import pytest
 
 from edge_opid.config.service import parse_config
 from emulation import __main__ as make_pi
-from emulation import world
+from emulation import debian, world
 from emulation.architectures import ARM64
 from emulation.crash_points import must_have
 from emulation.pages import NODE, RASPBERRY_PI, README, TFLITE, UPGRADE, commands
@@ -119,6 +121,27 @@ def test_what_the_readme_tells_an_owner_of_a_pi_is_what_make_pi_carries_out():
     tried = {each.split("#")[0].strip() for each in commands(RASPBERRY_PI.read_text("utf-8"))}
     shown = [each.split("#")[0].strip() for each in commands(README.read_text("utf-8"))]
     assert [each for each in shown if each not in tried] == []
+
+
+OF_APT = """#!/bin/sh
+echo "$@" >> "$0.calls"
+[ "$(wc -l < "$0.calls")" -gt 2 ] && exit 0
+echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)" >&2
+exit 100
+"""
+
+
+def test_two_machines_that_are_made_at_once_wait_for_each_others_packages(tmp_path, monkeypatch):
+    """`make pi` for both, from nothing: `apt-get update` fails at once where another one works."""
+    apt = tmp_path / "apt-get"
+    apt.write_text(OF_APT)
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(debian.time, "sleep", lambda _: None)
+    monkeypatch.setitem(debian.TOOLS, "no-such-program", "its-package")
+    debian.need("no-such-program")
+    verbs = [line.split()[2] for line in Path(f"{apt}.calls").read_text().splitlines()]
+    assert verbs == ["update"] * 3 + ["install"]
 
 
 @pytest.fixture
