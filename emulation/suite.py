@@ -117,6 +117,7 @@ def run_there(architecture: Architecture, tests: list[str]) -> int:
     if there("-c", kernel) or there("-m", "edge_opid.learner.golden_bits"):
         return 1
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:doctest", "-o", "addopts=-ra"]
+    options += ["-n", str(os.cpu_count()), "--dist", "worksteal", "--durations=25"]
     return there("-m", "pytest", *options, "-o", "timeout=3600", *tests)
 
 
