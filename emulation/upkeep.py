@@ -23,7 +23,7 @@ from emulation.image import copy_of
 from emulation.machine import MachineError
 from emulation.pages import NODE, RASPBERRY_PI, SERVE, TFLITE, UPGRADE, WITH_PIP
 from emulation.plug import compare
-from emulation.trials import MEMORY, UNIT, WAIT_S, Found, Trials
+from emulation.trials import MEMORY, UNIT, WAIT_S, Found, Trials, computes
 from firmware_sim.live.processes import wait_until
 from gateway.tflite import matrix_to_tflite
 
@@ -111,7 +111,9 @@ class Upkeep:
         trials = self._trials
         self._machine.run(f"umount {world.STATE} && sed -i /LABEL=state/d /etc/fstab")
         self._machine.run("systemctl daemon-reload")
+        self._machine.run("! command -v cc && ! command -v gcc")
         yield from trials.documented(RASPBERRY_PI, WITH_PIP[self._architecture.debian])
+        yield computes(self.typed("sudo opid-node selftest"))
         yield trials.is_up()
         yield trials.first_prediction()
         yield from trials.documented(NODE, "Devices you already have")
