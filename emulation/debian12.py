@@ -28,6 +28,7 @@ from emulation.trials import Found
 from emulation.upkeep import model_file
 
 RELEASE, PYTHON = "bookworm", "3.11"
+EVERYWHERE = ("libstdc++6",)  # since apt needs it
 NOT_HERE = ("systemctl", "ln -s", "opid-node status")
 RUNTIMES = {"arm64": "litert", "armhf": "tflite"}
 SERVED = """
@@ -67,7 +68,7 @@ class Debian12:
 
     def unpack(self, packages: list[str]) -> None:
         """What `apt` would install, and other people's wheels for pip."""
-        packages = ["python3", *packages]
+        packages = ["python3", *packages, *EVERYWHERE]
         self._root = extracted(self._architecture, RELEASE, packages, folder="debian12")
         let_kernel_run(self._architecture)
         # With 32 bits all but paho-mqtt must come from Debian, as on the page.
@@ -96,6 +97,7 @@ class Debian12:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.place),
+            **self._architecture.emulating,
             "OPENBLAS_NUM_THREADS": "1",
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": str(self._others),

@@ -100,7 +100,9 @@ def run_there(architecture: Architecture, tests: list[str]) -> int:
     folder = root / "usr/lib" / architecture.triplet
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+        **architecture.emulating,
         "PYTHONHOME": str(root / "usr"),
+        "PYTHONUNBUFFERED": "1",
         # Compiling takes most of a minute for each Python that a test starts: once is enough.
         "PYTHONPYCACHEPREFIX": str(tree.with_name(f"{tree.name}-compiled")),
         "OPENBLAS_NUM_THREADS": "1",
