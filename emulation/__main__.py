@@ -5,11 +5,13 @@
 1. A Debian image is made, once (`image`).
 2. It boots, and the README's lines are carried out in it; the node is looked at (`trials`).
 3. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
-4. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
-5. The plug is pulled, in rows of at most ten, until there are so many pulls in all (`plug`).
+4. The lines for pip are carried out with Debian 12's programs, which are not booted (`debian12`).
+5. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
+6. The plug is pulled, in rows of at most ten, until there are so many pulls in all (`plug`).
 
-Every part that has succeeded is kept in the cache with what it was made of, and is not done again:
-the command can be interrupted at any time. `--anew` forgets what was found, not the image.
+At the end no line that the pages tell an owner to type may be left. Every part that has succeeded
+is kept in the cache with what it was made of, and is not done again: the command can be interrupted
+at any time. `--anew` forgets what was found, not the image.
 """
 
 from __future__ import annotations
@@ -29,27 +31,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from emulation import crash_points, plug, world
+from emulation import crash_points, debian12, plug, world
 from emulation.architectures import ARCHITECTURES, Architecture
 from emulation.debian import CACHE
 from emulation.image import Image, bootable, copy_of, disk_of
 from emulation.machine import Disk, Machine
+from emulation.others import LITERT, NEEDED, fetched
+from emulation.pages import lines_for, without_comment
 from emulation.trials import WAIT_S, Found, Trials, make_certificates
 from emulation.upkeep import Upkeep, model_file
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 STATE_MB = 40  # journal and snapshots need 9 MB
-OTHERS = ("numpy", "paho-mqtt", "msgpack", "pynacl", "cffi", "pycparser")
-RUNTIME = (
-    "ai-edge-litert",
-    "backports.strenum",
-    "flatbuffers",
-    "ml-dtypes",
-    "protobuf",
-    "tqdm",
-    "typing-extensions",
-)
 PYTHON = "3.13"  # trixie's
 LOGGED_RATE = 40.0  # readings a second
 ROW = 10  # pulls of one life of the state, before it is compared
@@ -80,6 +74,16 @@ class Bench:
             self._notes.write_text(json.dumps(self.found, indent=1, ensure_ascii=False))
         return self.found[name]
 
+    def lines(self) -> list[Found]:
+        """What was done in a machine or with its programs, and what was found."""
+        parts = [self.found.get(name, {}) for name in ("day one", "upkeep", "debian 12")]
+        return [Found(*line) for part in parts for line in part.get("lines", [])]
+
+    def untyped(self) -> list[str]:
+        """Lines that a page tells an owner of this machine to type, and that nobody has."""
+        typed = {without_comment(each.what.partition(".md: ")[2]) for each in self.lines()}
+        return [line for line in lines_for(self.architecture.debian) if line not in typed]
+
     def rows(self) -> list[Part]:
         """The rows of pulls so far."""
         return [part for name, part in self.found.items() if name.startswith("row ")]
@@ -102,7 +106,10 @@ class Bench:
             shutil.copy(file, carried)
         (package,) = carried.glob("*.deb")
         make_newer(package, carried / "newer")
-        shutil.copytree(fetched(self.architecture, self.folder / "others"), carried / "others")
+        others = self.folder / "others"
+        shutil.copytree(
+            fetched(self.architecture, PYTHON, (*NEEDED, *LITERT), others), carried / "others"
+        )
         make_certificates(carried / "tls")
         (carried / "model.tflite").write_bytes(model_file())
         disk_of(carried, disk, 256, "dist")
@@ -128,6 +135,10 @@ class Bench:
         with self.machine([self.dist(), Disk(state)], root) as machine:
             trials = Trials(machine, self.fresh("upkeep"))
             return {"lines": told(Upkeep(trials, self.architecture, state).run())}
+
+    def debian12(self) -> Part:
+        """The pages' lines for who has the older Debian."""
+        return {"lines": told(debian12.run(self.architecture))}
 
     def machine(self, disks: list[Disk], root: Path | None = None) -> Machine:
         """The machine with these disks beside its own."""
@@ -223,28 +234,10 @@ def make_newer(package: Path, folder: Path) -> None:
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
 
 
-def fetched(architecture: Architecture, folder: Path) -> Path:
-    """Other people's wheels for the machine, as pip would fetch them there; not all exist."""
-    noted = folder / "asked-for"
-    asked = noted.read_text().split() if noted.exists() else []
-    names = [*OTHERS, *RUNTIME]
-    for name in (each for each in names if each not in asked):
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--disable-pip-version-check", "--only-binary=:all:", "--dest", str(folder)]
-        command += ["--python-version", PYTHON, "--platform", architecture.platform]
-        for glibc in ("_2_27", "_2_28"):
-            command += ["--platform", architecture.platform.replace("2014", glibc)]
-        if subprocess.run([*command, name], capture_output=True, check=False).returncode:
-            print(f"  no wheel of {name} for {architecture.debian}: Debian has to have it")
-    noted.write_text(" ".join(names))
-    return folder
-
-
 def table(bench: Bench) -> list[Found]:
     """Everything found, a line each."""
     found, rows = bench.found, bench.rows()
-    days = [found.get(name, {}).get("lines", []) for name in ("day one", "upkeep")]
-    lines = [Found(*line) for day in days for line in day]
+    lines = bench.lines()
     if rows:
         sums = {key: sum(row[key] for row in rows) for key in ("pulls", "readings", "sent again")}
         firsts = sorted(each for row in rows for each in row["to first acknowledgement"])
@@ -262,6 +255,9 @@ def table(bench: Bench) -> list[Found]:
             f"{part['points']} crash points of {part['requests']} writes, {part['flushes']} flushes"
         )
         lines.append(Found(what, figure))
+    count = len(lines_for(bench.architecture.debian))
+    figure = f"{count - len(bench.untyped())} of {count}, as printed"
+    lines.append(Found("the pages' lines for this machine that were typed", figure))
     minutes = sum(part["minutes"] for part in found.values() if "minutes" in part)
     of_image = bench.image().minutes
     figure = f"{minutes:.0f} min, and {of_image:.0f} min once for the image"
@@ -287,12 +283,15 @@ def main() -> int:
     bench.image()
     bench.once("day one", bench.day_one)
     bench.once("upkeep", bench.upkeep)
+    bench.once("debian 12", bench.debian12)
     life = bench.once("life", lambda: bench.life(given.readings), readings=given.readings)
     points = bench.once("points", lambda: bench.points(life, given.points), points=given.points)
     bench.pull_until(given.pulls, given.rate)
     for line in table(bench):
         print(f"{line.what:70} {line.figure}")
-    return int(any(points.get(name) for name in WRONG))
+    for line in bench.untyped():
+        print(f"not typed, since a page has changed (--anew): {line}")
+    return int(bool(bench.untyped()) or any(points.get(name) for name in WRONG))
 
 
 if __name__ == "__main__":

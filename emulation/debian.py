@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from emulation.architectures import Architecture
@@ -22,18 +25,28 @@ TOOLS = {
     "dpkg-scanpackages": "dpkg-dev",
     "mkfs.ext4": "e2fsprogs",
 }
+LOCKED, LOCKED_S = "Could not get lock", 600
 
 
 def need(*programs: str) -> None:
     """Install from Debian what is missing of these programs."""
     missing = sorted({TOOLS[each] for each in programs if shutil.which(each) is None})
     if missing:
-        quiet = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600"]
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", *quiet, *missing]):
-            subprocess.run(
-                ["apt-get", *command], env=environment, check=True, stdout=subprocess.DEVNULL
-            )
+        _apt_get("update", "-qq")
+        _apt_get("install", "-y", "-qq", "--no-install-recommends", *missing)
+
+
+def _apt_get(*words: str) -> None:
+    """Do this, once no other apt-get has the lock it needs: `update` does not wait by itself."""
+    command = ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCKED_S}", *words]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    for _ in range(LOCKED_S):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if LOCKED not in done.stderr:
+            break
+        time.sleep(1.0)
+    sys.stderr.write(done.stderr)
+    done.check_returncode()
 
 
 def mirror() -> str:
@@ -85,4 +98,5 @@ def let_kernel_run(architecture: Architecture) -> None:
     name = architecture.user_emulator.removesuffix("-static")
     if not (HANDLERS / name).exists():
         line = Path(f"/usr/lib/binfmt.d/{name}.conf").read_text()
-        (HANDLERS / "register").write_text(line)
+        with suppress(FileExistsError):  # another machine is being made beside this one
+            (HANDLERS / "register").write_text(line)

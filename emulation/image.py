@@ -79,7 +79,7 @@ def _make(architecture: Architecture, folder: Path) -> None:
     ]
     options = [*OPTIONS, f"--arch={architecture.debian}", *hooks]
     command = ["mmdebstrap", *options, f"--include={include}", RELEASE, str(root)]
-    environment = {**os.environ, "ARCHIVED": ARCHIVED}
+    environment = {**os.environ, **architecture.emulating, "ARCHIVED": ARCHIVED}
     subprocess.run([*command, source_line(RELEASE)], env=environment, check=True)
     for name in (KERNEL, INITRD):
         (found,) = (root / "boot").glob(f"{name}-*")

@@ -204,7 +204,7 @@ class Machine:
         )
         disks = [Disk(self._root), *self._disks]
         return [
-            *self._architecture.machine,
+            *(*self._architecture.machine, "-cpu", self._architecture.processor),
             *("-smp", str(CORES), "-m", str(MEGABYTES)),
             *("-nographic", "-no-reboot", "-monitor", "none", "-serial", "stdio"),
             *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),

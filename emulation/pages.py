@@ -11,6 +11,13 @@ RASPBERRY_PI = ROOT / "docs/raspberry-pi.md"
 NODE = ROOT / "docs/node.md"
 UPGRADE = ROOT / "docs/upgrade.md"
 TFLITE = ROOT / "docs/tflite.md"
+PAGES = (README, RASPBERRY_PI, NODE, UPGRADE, TFLITE)
+WITH_PIP = {"arm64": "With pip, 64 bits", "armhf": "With pip, 32 bits"}
+SERVE = "Serve one"
+ELSEWHERE = {
+    "sudo -u opid-node opid-node watch 'zigbee2mqtt/#'": "it ends with Ctrl-C: tests/test_pages.py",
+}
+"""What `make pi` does not type, and who does."""
 PROMPT = re.compile(r"(?m)^pi@north:~ \$ (.+)$")
 
 
@@ -25,6 +32,28 @@ def commands(text: str, heading: str | None = None) -> list[str]:
     if not found:
         raise ValueError(f"no line begins with 'pi@north:~ $' in section {heading!r}")
     return found
+
+
+def lines_for(architecture: str) -> list[str]:
+    """What the pages tell an owner of such a machine to type, each line once."""
+    of_others = {heading for each, heading in WITH_PIP.items() if each != architecture}
+    skipped = {(RASPBERRY_PI, heading) for heading in of_others}
+    if architecture != "arm64":  # the runtime on the page has no wheel for 32 bits
+        skipped.add((TFLITE, SERVE))
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    for page, heading in skipped:
+        text = text.replace(section(page.read_text("utf-8"), heading), "")
+    found = map(without_comment, commands(text))
+    return [line for line in dict.fromkeys(found) if line not in ELSEWHERE]
+
+
+def without_comment(line: str) -> str:
+    """The part of a line that a shell carries out.
+
+    >>> without_comment("sudo opid-node check    # what it would do")
+    'sudo opid-node check'
+    """
+    return line.partition(" #")[0].rstrip()
 
 
 def section(text: str, heading: str) -> str:

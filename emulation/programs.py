@@ -33,7 +33,7 @@ def run_python(
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return subprocess.run(
         [*command, str(root / "usr/bin/python3"), *arguments],
-        env={**kept, **home, "OPENBLAS_NUM_THREADS": "1", **environment},
+        env={**kept, **home, **architecture.emulating, "OPENBLAS_NUM_THREADS": "1", **environment},
         check=check,
         timeout=seconds,
         stdout=subprocess.PIPE,

@@ -30,6 +30,7 @@ PACKAGES = (
     "python3-nacl",
     "python3-pytest",
     "python3-pytest-timeout",
+    "python3-pytest-xdist",
     "python3-hypothesis",
 )
 SUBJECTS = ("kernel", "layout", "learner", "node", "store", "wire")
@@ -99,7 +100,9 @@ def run_there(architecture: Architecture, tests: list[str]) -> int:
     folder = root / "usr/lib" / architecture.triplet
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+        **architecture.emulating,
         "PYTHONHOME": str(root / "usr"),
+        "PYTHONUNBUFFERED": "1",
         # Compiling takes most of a minute for each Python that a test starts: once is enough.
         "PYTHONPYCACHEPREFIX": str(tree.with_name(f"{tree.name}-compiled")),
         "OPENBLAS_NUM_THREADS": "1",
@@ -116,6 +119,7 @@ def run_there(architecture: Architecture, tests: list[str]) -> int:
     if there("-c", kernel) or there("-m", "edge_opid.learner.golden_bits"):
         return 1
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:doctest", "-o", "addopts=-ra"]
+    options += ["-n", str(os.cpu_count()), "--dist", "worksteal", "--durations=25"]
     return there("-m", "pytest", *options, "-o", "timeout=3600", *tests)
 
 

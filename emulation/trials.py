@@ -73,6 +73,7 @@ class Trials:
     def __init__(self, machine: Machine, folder: Path) -> None:
         self.machine, self.folder = machine, folder
         self.topics = NodeTopics(world.SITE, world.NODE)
+        self.said = ""  # by the last documented line
 
     def run(self) -> Iterator[Found]:
         """Every trial, in order: the later ones need what the earlier ones have left."""
@@ -88,6 +89,7 @@ class Trials:
         yield self.full_disk()
         yield self.last_words()
         yield from self.documented(RASPBERRY_PI, "Is it the same on yours?")
+        yield computes(self.said)
 
     def fetch_packages(self) -> None:
         """What was built on the host is copied to the home of pi, as its owner would."""
@@ -106,7 +108,8 @@ class Trials:
         for line in lines:
             began = time.monotonic()
             # A pipe fails with any of its commands: a person would see what it says.
-            self.machine.run(f"set -o pipefail; {line}", user="pi", seconds=3 * WAIT_S)
+            answer = self.machine.run(f"set -o pipefail; {line}", user="pi", seconds=3 * WAIT_S)
+            self.said = answer.out
             yield Found(f"{page.name}: {line}", f"ok, {time.monotonic() - began:.0f} s")
 
     def show(self, name: str) -> str:
@@ -272,6 +275,22 @@ class Trials:
         return Found(
             "journal and status", f"{len(log.splitlines())} lines; {status.splitlines()[0]}"
         )
+
+
+def computes(page: str) -> Found:
+    r"""What the self-test says of the library: an install without one would succeed, too.
+
+    >>> computes("kernel       compiled\ngolden bits  ok\nmemory       499 MB\n").figure
+    'compiled, golden bits ok'
+    >>> computes("kernel       numpy: this install has no compiled library\n")
+    Traceback (most recent call last):
+    emulation.machine.MachineError: the library is not used, or wrong:
+    kernel       numpy: this install has no compiled library
+    """
+    lines = page.splitlines()
+    if not {"kernel       compiled", "golden bits  ok"} <= {line.rstrip() for line in lines}:
+        raise MachineError(f"the library is not used, or wrong:\n{page.rstrip()}")
+    return Found("what the self-test says of the library", "compiled, golden bits ok")
 
 
 def order() -> bytes:

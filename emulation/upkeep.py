@@ -21,14 +21,13 @@ from emulation import world
 from emulation.architectures import ARM64, Architecture
 from emulation.image import copy_of
 from emulation.machine import MachineError
-from emulation.pages import NODE, RASPBERRY_PI, TFLITE, UPGRADE
+from emulation.pages import NODE, RASPBERRY_PI, SERVE, TFLITE, UPGRADE, WITH_PIP
 from emulation.plug import compare
-from emulation.trials import MEMORY, UNIT, WAIT_S, Found, Trials
+from emulation.trials import MEMORY, UNIT, WAIT_S, Found, Trials, computes
 from firmware_sim.live.processes import wait_until
 from gateway.tflite import matrix_to_tflite
 
 A_FEW = 60  # readings between two changes
-SECTIONS = {"arm64": "With pip, 64 bits", "armhf": "With pip, 32 bits"}
 KEPT = f"test -s /etc/opid-node/node.toml && ls -d {world.STATE}/[!l]*"  # but for lost+found
 GONE = (
     f'test -z "$(find {world.STATE} -mindepth 1 2>/dev/null)"'
@@ -112,7 +111,9 @@ class Upkeep:
         trials = self._trials
         self._machine.run(f"umount {world.STATE} && sed -i /LABEL=state/d /etc/fstab")
         self._machine.run("systemctl daemon-reload")
-        yield from trials.documented(RASPBERRY_PI, SECTIONS[self._architecture.debian])
+        self._machine.run("! command -v cc && ! command -v gcc")
+        yield from trials.documented(RASPBERRY_PI, WITH_PIP[self._architecture.debian])
+        yield computes(self.typed("sudo opid-node selftest"))
         yield trials.is_up()
         yield trials.first_prediction()
         yield from trials.documented(NODE, "Devices you already have")
@@ -120,7 +121,7 @@ class Upkeep:
         yield trials.is_up()
         if self._architecture is ARM64:  # the runtime has no wheel for 32 bits and this Python
             self._machine.run("cp /mnt/dist/model.tflite /home/pi/")
-            yield from trials.documented(TFLITE, "Serve one")
+            yield from trials.documented(TFLITE, SERVE)
             yield self.serves_file()
         yield from trials.documented(UPGRADE, "Uninstall")
         self._machine.run(f"{GONE} && ! systemctl cat {UNIT} && ! getent passwd {UNIT}")

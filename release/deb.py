@@ -4,7 +4,7 @@
 
 Everything it needs is Debian's. The library comes from the wheels in the folder (`make wheels`),
 the unit is the one that `opid-node init` installs. Each package is made twice and must have the
-same digest.
+same digest, which is then listed in `SHA256SUMS`, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from emulation.debian import need
 from release.archives import Files, read_zip, sha256
-from release.wheels import PROJECT, ROOT, source_date
+from release.wheels import PROJECT, ROOT, source_date, write_digests
 
 HERE = Path(__file__).parent / "debian"
 WHEELS = {
@@ -121,6 +121,8 @@ def main() -> int:
             made += 1
     if not made:
         sys.stderr.write(f"release.deb: no wheel of {version} in {folder}: make wheels first\n")
+    else:
+        write_digests(folder)
     return 0 if made else 1
 
 

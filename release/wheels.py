@@ -209,8 +209,9 @@ def main() -> int:
     given = parser.parse_args()
     epoch_s = source_date()
     given.folder.mkdir(parents=True, exist_ok=True)
-    for old in [*given.folder.glob("edge_opid-*"), *given.folder.glob("SHA256SUMS")]:
-        old.unlink()
+    for pattern in ("edge_opid-*", "opid-node_*.deb", "SHA256SUMS"):  # packages are of wheels
+        for old in given.folder.glob(pattern):
+            old.unlink()
     try:
         with tempfile.TemporaryDirectory() as name:
             source = Path(name) / "source"
@@ -269,8 +270,8 @@ def print_table(rows: Iterable[Row]) -> None:
 
 
 def write_digests(folder: Path) -> None:
-    """`SHA256SUMS`, for `sha256sum --check`."""
-    files = sorted(each for each in folder.glob("edge_opid-*"))
+    """`SHA256SUMS`, for `sha256sum --check`: of the wheels, the sdist and the Debian packages."""
+    files = sorted([*folder.glob("edge_opid-*"), *folder.glob("opid-node_*.deb")])
     (folder / "SHA256SUMS").write_text("".join(f"{sha256(each)}  {each.name}\n" for each in files))
 
 

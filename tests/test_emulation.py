@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+from pathlib import Path
 
 import pytest
 
 from edge_opid.config.service import parse_config
 from emulation import __main__ as make_pi
-from emulation import world
-from emulation.architectures import ARM64
+from emulation import debian, world
+from emulation.architectures import ARCHITECTURES, ARM64
 from emulation.crash_points import must_have
-from emulation.pages import NODE, RASPBERRY_PI, README, TFLITE, UPGRADE, commands
+from emulation.pages import (
+    NODE,
+    PAGES,
+    PROMPT,
+    RASPBERRY_PI,
+    README,
+    ROOT,
+    TFLITE,
+    UPGRADE,
+    commands,
+    lines_for,
+)
 from emulation.write_log import BLOCK, FLUSH, FUA, MAGIC, CrashedDisk, LogError, Request, requests
 
 SECTOR = 512
@@ -114,11 +127,49 @@ def test_the_sections_that_make_pi_carries_out_later_are_there(page, heading, wo
     assert any(word in line for line in commands(page.read_text("utf-8"), heading))
 
 
-def test_what_the_readme_tells_an_owner_of_a_pi_is_what_make_pi_carries_out():
-    """The README is edited, and its lines are no longer those that somebody has tried."""
-    tried = {each.split("#")[0].strip() for each in commands(RASPBERRY_PI.read_text("utf-8"))}
-    shown = [each.split("#")[0].strip() for each in commands(README.read_text("utf-8"))]
-    assert [each for each in shown if each not in tried] == []
+def test_every_page_with_a_line_for_a_pi_is_one_that_make_pi_reads():
+    """A page is added, and its lines are typed by nobody."""
+    pages = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+    assert {page for page in pages if PROMPT.search(page.read_text("utf-8"))} == set(PAGES)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_line_that_nobody_has_typed_is_found(bench, architecture):
+    """A page is edited after the machine was tried, and what was found is kept without that line.
+
+    The README's comments and the order of pages make no difference.
+    """
+    lines = lines_for(architecture)
+    assert "sudo opid-node check" in lines
+    assert "sudo opid-node selftest" in lines
+    assert any("aarch64.whl" in line for line in lines) == (architecture == "arm64")
+    assert any("armv7l.whl" in line for line in lines) == (architecture == "armhf")
+    here = bench(ARCHITECTURES[architecture])
+    here.once("upkeep", lambda: {"lines": [[f"a.md: {each}  # why", "ok"] for each in lines[1:]]})
+    assert here.untyped() == lines[:1]
+    here.once("day one", lambda: {"lines": [[f"b.md: {lines[0]}", "ok"]]})
+    assert here.untyped() == []
+
+
+OF_APT = """#!/bin/sh
+echo "$@" >> "$0.calls"
+[ "$(wc -l < "$0.calls")" -gt 2 ] && exit 0
+echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)" >&2
+exit 100
+"""
+
+
+def test_two_machines_that_are_made_at_once_wait_for_each_others_packages(tmp_path, monkeypatch):
+    """`make pi` for both, from nothing: `apt-get update` fails at once where another one works."""
+    apt = tmp_path / "apt-get"
+    apt.write_text(OF_APT)
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(debian.time, "sleep", lambda _: None)
+    monkeypatch.setitem(debian.TOOLS, "no-such-program", "its-package")
+    debian.need("no-such-program")
+    verbs = [line.split()[2] for line in Path(f"{apt}.calls").read_text().splitlines()]
+    assert verbs == ["update"] * 3 + ["install"]
 
 
 @pytest.fixture
@@ -128,7 +179,7 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(make_pi, "DIST", tmp_path / "dist")
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist/opid-node_1_arm64.deb").write_bytes(b"package")
-    return lambda: make_pi.Bench(ARM64, anew=False)
+    return lambda architecture=ARM64: make_pi.Bench(architecture, anew=False)
 
 
 def test_a_part_that_succeeded_is_not_done_again_unless_something_else_is_asked(bench, tmp_path):
