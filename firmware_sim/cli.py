@@ -1,7 +1,7 @@
 """`opid-sim`: play scenarios, on simulated time or with real processes, and soak many seeds.
 
-Exit codes: 0 all is well; 1 a promise was broken, or a process failed; 2 a mistake of whoever typed
-the command or wrote the scenario; 130 interrupted, and everything that was started has ended.
+Exit codes: 0 done; 1 a promise was broken, or a process failed; 2 a mistake in the command or the
+scenario; 130 interrupted, after everything that was started has ended.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ def fake(monkeypatch):
         ({"inputs": (("columns\na", (1, 2), np.float32),)}, r"got 'columns\\na' of \(1, 2\)"),
         ({"inputs": (("columns\na", (1, 1), np.int8),)}, "int8"),
         ({"outputs": (("columns\na", (1, 1), np.float32),)}, "must be scores and n names"),
-        ({"trouble": ValueError("op version")}, "the file is not accepted by fake-runtime: op version"),
+        ({"trouble": ValueError("op version")}, "file is not accepted by fake-runtime: op version"),
     ],
 )
 def test_a_model_of_another_kind_is_refused_with_what_it_is(fake, changes, sentence):
