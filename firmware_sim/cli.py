@@ -97,7 +97,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="start real processes and a broker")
     parser.add_argument("--broker", help="mqtt://HOST to use your own; embedded for one in Python")
     parser.add_argument("--speed", type=float, help="with --live: readings per second and node")
-    words = "with --live: serve the gateway's pages on this port (default 8470)"
+    words = "with --live: show the gateway on this port (default 8470), the curves on the next"
     parser.add_argument("--web", type=int, nargs="?", const=8470, metavar="PORT", help=words)
     parser.add_argument("--out", type=Path, default=Path("out"), help="the folder for the report")
 
