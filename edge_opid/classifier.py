@@ -26,7 +26,7 @@ from edge_opid.node.time_layer import Record
 from edge_opid.store.whole_file import write_whole
 
 MEASURED = 20  # values of a new sensor from which its reference and scale are taken
-SILENT = 20  # readings in a row without a sensor after which it is taken for dead
+SILENT = 20  # readings in a row without a sensor after which it counts as dead
 PATTERNS = 64  # sets of missing sensors whose solutions are kept until the next reading is learned
 JUDGED = (PredictorName.LONG, PredictorName.LATELY)  # whose record decides what to carry
 CLASSES_MAX = 1000  # more are no classes: somebody has passed a measurement as a label

@@ -1,8 +1,8 @@
-"""ARM on a machine that is none: single programs (`make arm`), and whole machines (`make pi`).
+"""ARM on a machine that is not ARM: single programs (`make arm`), and whole machines (`make pi`).
 
 Read in this order: `architectures` (their names), `debian` (folders and packages of another
 architecture), `programs` (one program at a time); then `image`, `machine`, `pages`, `trials`,
-`upkeep`, `plug` and `crash_points` (a machine that boots, does what the pages say, and loses its
+`upkeep`, `plug` and `crash_points` (a machine that boots, follows the pages, and loses its
 power).
 
 Right for correctness, meaningless for speed. Needs root, Debian's archive and nothing else.

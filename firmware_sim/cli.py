@@ -1,7 +1,7 @@
 """`opid-sim`: play scenarios, on simulated time or with real processes, and soak many seeds.
 
-Exit codes: 0 all is well; 1 a promise was broken, or a process failed; 2 a mistake of whoever typed
-the command or wrote the scenario; 130 interrupted, and everything that was started has ended.
+Exit codes: 0 done; 1 a promise was broken, or a process failed; 2 a mistake in the command or the
+scenario; 130 interrupted, after everything that was started has ended.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="start real processes and a broker")
     parser.add_argument("--broker", help="mqtt://HOST to use your own; embedded for one in Python")
     parser.add_argument("--speed", type=float, help="with --live: readings per second and node")
-    words = "with --live: serve the gateway's pages on this port (default 8470)"
+    words = "with --live: show the gateway on this port (default 8470), the curves on the next"
     parser.add_argument("--web", type=int, nargs="?", const=8470, metavar="PORT", help=words)
     parser.add_argument("--out", type=Path, default=Path("out"), help="the folder for the report")
 

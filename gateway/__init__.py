@@ -1,1 +1,1 @@
-"""The gateway: it follows every sensor's life, pools what nodes learned, and pushes weights."""
+"""The gateway: it follows every sensor's life, pools what nodes learned, and sends them weights."""

@@ -190,7 +190,7 @@ def _placed(url: URL, folder: Path, key: str) -> URL:
     if url.database in (None, "", ":memory:"):
         raise SettingError(
             key,
-            "must name a file, as sqlite:///gateway.sqlite: a database in memory does not survive "
-            "a restart",
+            "must name a file, such as sqlite:///gateway.sqlite: a database in memory does not "
+            "survive a restart",
         )
     return url.set(database=str(folder.absolute() / str(url.database)))

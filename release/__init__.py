@@ -1,6 +1,6 @@
-"""What is handed out: wheels, an sdist, a Debian package; each the same to the bit each time.
+"""Release files: wheels, an sdist and a Debian package, the same bytes in every build.
 
 Read in this order: `archives` (what makes an archive repeatable), `sbom` (what is inside),
-`targets` (for which machines), `wheels` (`make wheels`), `deb` (`make deb`). Nothing of this is in
-the distribution.
+`targets` (for which machines), `wheels` (`make wheels`), `deb` (`make deb`). None of this is in the
+distribution.
 """

@@ -122,7 +122,7 @@ MISTAKES = [
     ("sqlite:///gateway.sqlite", "sqlite:///:memory:", "line 2: gateway.database must name a file"),
     ("sqlite:///gateway.sqlite", "sqlite:///file:x", "line 2: gateway.database must name a file"),
     ("sqlite:///gateway.sqlite", "postgresql+asyncpg://h/x", "got 'postgresql+asyncpg'"),
-    ("sqlite:///gateway.sqlite", "mysql://h/x", "must be of sqlite or postgresql, got 'mysql'"),
+    ("sqlite:///gateway.sqlite", "mysql://h/x", "must be an sqlite or postgresql URL, got 'mysql'"),
 ]
 
 

@@ -145,7 +145,7 @@ def test_a_folder_somebody_is_writing_is_left_to_them(tmp_path):
         ({"group": "Air"}, "plan.group must be 1 to 32 of a-z"),
         ({"nodes": ("north", "so+uth")}, "plan.nodes[1] must be 1 to 32 of a-z"),
         ({"nodes": ("north", "north")}, "plan.nodes must differ from the others, got 'north'"),
-        ({"nodes": ()}, "plan.nodes must be at least one, got none"),
+        ({"nodes": ()}, "plan.nodes must have at least one"),
         ({"classes": ("fresh",)}, "plan.classes must be 2 to 16 names, got 1"),
         ({"sources": ("attic", "attic")}, "plan.sources[1] must differ"),
         ({"sources": ("sensors",)}, "plan.sources[0] must differ from 'sensors'"),
@@ -247,9 +247,9 @@ def test_an_unfinished_folder_is_finished_with_its_own_plan_only(tmp_path, monke
         with pytest.raises(PowerCutError):
             initialise(tmp_path, PLAN)
     before = contents(tmp_path)
-    with pytest.raises(FolderError, match="started with another plan"):
+    with pytest.raises(FolderError, match="started with other settings"):
         initialise(tmp_path, MORE)
-    with pytest.raises(FolderError, match="not finished"):
+    with pytest.raises(FolderError, match="not complete"):
         add_nodes(tmp_path, MORE)
     assert contents(tmp_path) == before
 
@@ -390,7 +390,9 @@ def test_two_nodes_that_would_share_a_folder_are_told_apart(tmp_path):
     initialise(tmp_path, replace(PLAN, site="a-b", nodes=("c",)))
     other = replace(PLAN, site="a", group="other", nodes=("b-c",))
     before = contents(tmp_path)
-    with pytest.raises(FolderError, match=r"is of user 'a-b\.c' and should be of 'a\.b-c'"):
+    with pytest.raises(
+        FolderError, match=r"belongs to user 'a-b\.c' and should belong to 'a\.b-c'"
+    ):
         add_nodes(tmp_path, other)
     assert contents(tmp_path) == before
 

@@ -123,7 +123,9 @@ def test_a_database_of_a_newer_program_is_refused_and_stays_as_it_is(database_ur
     with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:
         store.save(some.one_of_each()[5:])
         before = schema(database_url), store.fleet()
-    sentence = f"has schema version {NEWEST + 1}, this program knows versions up to {NEWEST}: inst"
+    sentence = (
+        f"has schema version {NEWEST + 1}, but this program knows versions up to {NEWEST}: inst"
+    )
     with pytest.raises(StoreVersionError, match=sentence):
         FleetStore.open(database_url)
     with FleetStore.open(database_url, (*MIGRATIONS, add_altitude)) as store:

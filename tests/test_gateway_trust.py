@@ -140,7 +140,7 @@ def test_a_node_brings_no_more_examples_than_its_share_of_the_batch(fleet):
     assert brought(fleet, LIAR) == share
     assert fleet.gateway.counts["examples"] == share
     assert fleet.gateway.counts["refused-quota"] == 960 - share
-    assert f"street/n5 sends a labelled instance more than the {share}" in " ".join(
+    assert f"street/n5 sent one more labelled instance than the {share}" in " ".join(
         fleet.gateway.complaints
     )
     fleet.pass_s(10)
@@ -170,7 +170,9 @@ def test_a_summary_of_more_readings_than_its_node_can_have_sent_is_refused(fleet
     """150 readings half a minute ago, and now a million."""
     lying_summary(fleet)
     assert fleet.gateway.counts["refused-claim"] == 1
-    assert "street/n5 sums up 1000000 readings, and can have sent" in fleet.gateway.complaints[-1]
+    assert (
+        "street/n5 summarises 1000000 readings, but can have sent" in fleet.gateway.complaints[-1]
+    )
     lying_summary(fleet, 5_000)
     assert fleet.gateway.counts["refused-claim"] == 1
 

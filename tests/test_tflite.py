@@ -167,7 +167,7 @@ def no_runtime(monkeypatch):
     ("data", "reason", "sentence"),
     [
         (b"", "format", r"the file must have b'TFL3' at byte 4, got b''"),
-        (b"PK\3\4 a zip file", "format", "it is no TFLite model"),
+        (b"PK\3\4 a zip file", "format", "it is not a TFLite model"),
         (GOOD[:-8], "seal", "must end in b'OPID' and its checksum: copy it again if it was cut"),
         (GOOD[: len(GOOD) // 2], "seal", "copy it again if it was cut short"),
         (GOOD[:100] + b"\xff" + GOOD[101:], "seal", "it is damaged, copy it again"),
@@ -273,7 +273,7 @@ def fake(monkeypatch):
         ({"inputs": (("columns\na", (1, 2), np.float32),)}, r"got 'columns\\na' of \(1, 2\)"),
         ({"inputs": (("columns\na", (1, 1), np.int8),)}, "int8"),
         ({"outputs": (("columns\na", (1, 1), np.float32),)}, "must be scores and n names"),
-        ({"trouble": ValueError("op version")}, "the file is refused by fake-runtime: op version"),
+        ({"trouble": ValueError("op version")}, "file is not accepted by fake-runtime: op version"),
     ],
 )
 def test_a_model_of_another_kind_is_refused_with_what_it_is(fake, changes, sentence):

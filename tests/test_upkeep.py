@@ -409,7 +409,7 @@ def test_a_misspelt_folder_does_not_come_into_being(tmp_path, capsys, verb):
     """`account remove /etc/opid-gatway n1` made that folder, and said that n1 is not in it."""
     folder = tmp_path / "opid-gatway"
     assert main(["account", verb, str(folder), "street.north"]) == 2
-    assert f"{folder} is not a folder that init made" in capsys.readouterr().err
+    assert f"{folder} is not a folder created by init" in capsys.readouterr().err
     assert not folder.exists()
 
 

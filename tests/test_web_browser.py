@@ -311,5 +311,5 @@ def test_a_strangers_name_that_points_here_shows_nothing(guarded, chromium):
     page = context.new_page()
     answer = page.goto(f"http://{REBOUND}:{guarded.port}/login")
     assert answer.status == 421
-    assert "is not a name of this server" in page.content()
+    assert "is not one of this server's names" in page.content()
     assert commands(guarded) == []

@@ -407,16 +407,16 @@ def test_a_node_without_a_configuration_is_shown_what_is_on_the_broker(local):
     """The list of `opid-node discover`, escaped, and for half a minute only."""
     site, client = local
     assert 'href="/discover/farm/n3"' in client.get("/node/farm/n3").text
-    assert "Nothing has been heard" in client.get("/discover/farm/n3").text
+    assert "No other devices have been heard" in client.get("/discover/farm/n3").text
     assert post(client, "/discover/farm/n3").headers["location"] == "/discover/farm/n3"
     assert "#" in site.ear._link.filters
     topic, said = "esp-1/sensor/<b>air</b>/state", b"21.5"
     site.ear._hear(Delivery(topic, said, 0, False, None))
-    assert "s more" in client.get("/discover/farm/n3").text
+    assert "s left" in client.get("/discover/farm/n3").text
     site.ear._home_until_s = 1.0  # long ago
     site.ear._end_discovery()
     text = client.get("/discover/farm/n3").text
-    assert "1 sensors on 1 topics" in text
+    assert "1 sensor on 1 topic." in text
     assert "[[foreign]]\nfilter = &#34;esp-1/sensor/&lt;b&gt;air" in text
     assert "#" not in site.ear._link.filters
     assert commands(site) == []

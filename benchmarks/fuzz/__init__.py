@@ -1,1 +1,1 @@
-"""What nobody should send, by the million: `python -m benchmarks.fuzz.messages` and `.packets`."""
+"""Malformed messages and packets, by the million: `benchmarks.fuzz.messages` and `.packets`."""

@@ -1,5 +1,6 @@
-"""Pages of docs/reference that are written from the code, so that they cannot grow old.
+"""Pages of docs/reference generated from the code, so that they stay correct.
 
-`make reference` writes them, and a test compares. What a key, an option, a message, a log line or
-a metric means stands where it is defined: change it there, and write the pages anew.
+`make reference` writes them, and a test compares. The meaning of a key,
+option, message, log line or metric is written where it is defined: change it there, and generate
+the pages again.
 """

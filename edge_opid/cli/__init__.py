@@ -1,10 +1,10 @@
 """`opid-node` in parts: one module for each verb.
 
 Read in this order: `parser` (what can be typed), `run`, `check`, `status`, `watch`, `export`,
-`classes`, `discover`, `init`, `selftest`. A verb takes what was typed and gives the exit code:
+`classes`, `discover`, `init`, `selftest`. A verb takes the arguments and returns the exit code:
 
-0 all is well; 1 it is not (the disk, the broker, no running node); 2 the command or the
-configuration is at fault.
+0 done; 1 something failed (the disk, the broker, no running node); 2 a mistake in the command or
+the configuration.
 
 `run FILE`, as the unit types it, needs no parser: argparse, with the locales and terminals that it
 loads to be able to help, would stay in a node's memory for as long as it runs (0.9 MB).

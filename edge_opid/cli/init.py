@@ -135,7 +135,7 @@ class Place:
             subprocess.run([*command, self.user], check=True, capture_output=True, text=True)
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", "") or error
-            raise ConfigError(f"the user {self.user} cannot be made: {said}".strip()) from error
+            raise ConfigError(f"the user {self.user} cannot be created: {said}".strip()) from error
 
     def _ids(self) -> tuple[int, int] | None:
         """User and group number, from the files of this root; None where there is no such user."""
@@ -181,7 +181,7 @@ def _first_file(given: Namespace, place: Place) -> Callable[[], str]:
     if not place.config.exists() and len(classes) < 2:
         raise ConfigError(
             "init needs the classes to tell apart: add --class empty --class occupied, or "
-            f"put the folder that opid-gateway init made at {place.folder}"
+            f"put the folder that opid-gateway init created at {place.folder}"
         )
 
     def text() -> str:

@@ -1,1 +1,1 @@
-"""Configuration files against a schema; every mistake is told with its line and key."""
+"""Configuration files against a schema; every mistake is reported with its line and key."""

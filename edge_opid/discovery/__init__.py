@@ -1,4 +1,4 @@
-"""What is there: from the messages of a broker to proposals for a `node.toml`. No I/O.
+"""What devices a broker has: from its messages to proposals for a `node.toml`. No I/O.
 
 Read `heard` (messages in, by topic), `values` (what a message may hold that a node could use),
 `zigbee2mqtt`, `homeassistant`, `tasmota` and `plain` (who announces what, and how; the first that

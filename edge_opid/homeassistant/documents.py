@@ -175,7 +175,7 @@ class Kept(NamedTuple):
                 if key.startswith(ROLE)
             }
         except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
-            raise WireError("format", f"it is no announcement of a node: {error}") from error
+            raise WireError("format", f"it does not announce a node: {error}") from error
         announced = frozenset(role for role, full in roles.items() if full)
         return cls(announced, frozenset(roles) - announced)
 

@@ -505,7 +505,9 @@ def _failure_of(reason: int) -> str | None:
     try:
         known = ReasonCode(PacketTypes.PUBACK, identifier=reason)
     except (KeyError, ValueError):
-        raise PacketError(f"the broker sent a PUBACK with reason {reason}, which is none") from None
+        raise PacketError(
+            f"the broker sent a PUBACK with reason {reason}, which does not exist"
+        ) from None
     return str(known) if known.is_failure else None
 
 

@@ -78,7 +78,9 @@ class MqttOptions:
                 "credentials", "has the user, too: give credentials, or user and password_file"
             )
         if self.password_file is not None and not self.user:
-            raise SettingError("user", f"is missing: whose password is in {self.password_file}?")
+            raise SettingError(
+                "user", f"is missing: give the user whose password is in {self.password_file}"
+            )
 
     def login(self) -> tuple[str, str | None] | None:
         """User and password, read now; None where we come without a name."""

@@ -139,9 +139,9 @@ def checked(data: bytes, name: str) -> bytes:
     """The bytes, if they may be shown to a runtime."""
     if len(data) > FILE_BYTES_MAX:
         at_most = f"must have at most {FILE_BYTES_MAX:,} bytes"
-        raise ModelError("size", f"{name} {at_most}, and has more: it is no model of this kind")
+        raise ModelError("size", f"{name} {at_most}, and has more: it is not a model of this kind")
     if data[4:8] != IDENTIFIER:
-        got = f"{shown(data[4:8])}: it is no TFLite model"
+        got = f"{shown(data[4:8])}: it is not a TFLite model"
         raise ModelError("format", f"{name} must have {IDENTIFIER!r} at byte 4, got {got}")
     if data[-8:-4] != SEAL:
         how = "copy it again if it was cut short, or pass it through edge_opid.models.tflite.sealed"
@@ -167,7 +167,7 @@ def _loaded(data: bytes, name: str) -> tuple[str, Any, list[Any], list[Any]]:
         interpreter.allocate_tensors()
         details = interpreter.get_input_details(), interpreter.get_output_details()
     except (ValueError, RuntimeError) as error:
-        raise ModelError("format", f"{name} is refused by {runtime}: {error}") from error
+        raise ModelError("format", f"{name} is not accepted by {runtime}: {error}") from error
     return runtime, interpreter, *details
 
 
@@ -179,7 +179,7 @@ def _runtime() -> tuple[str, Any]:
         try:
             return name.replace("_", "-"), import_module(f"{name}.interpreter")
         except (ImportError, AttributeError) as error:  # the latter under a NumPy it cannot use
-            raise ModelError("runtime", f"{name} is installed and broken: {error}") from error
+            raise ModelError("runtime", f"{name} is installed but broken: {error}") from error
     raise ModelError(
         "runtime",
         "no TFLite runtime is installed: pip install 'edge-opid[litert]', or 'edge-opid[tflite]' "

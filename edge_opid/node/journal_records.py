@@ -275,7 +275,7 @@ def _packable(value: Any) -> Any:
         return msgpack.ExtType(ARRAY, msgpack.packb(header))
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} has no place in a state")
+    raise TypeError(f"a state cannot hold a {type(value).__name__}")
 
 
 def _restored(code: int, data: bytes) -> Any:

@@ -1,7 +1,8 @@
-"""What a sensor script on the Pi needs: `send`, and nothing sent is lost.
+"""What a sensor script on the Pi needs: `send`, without losing a reading.
 
-Read in this order: `number` (who is who), `spool` (what is on disk), `window` (what to send next:
-decisions without I/O), `backlog` (from the one to the other), `source` (the whole), `connect`.
+Read in this order: `number` (a reading's number), `spool` (what is on disk), `window` (what to send
+next: decisions without I/O), `backlog` (from one to the other), `source` (everything together),
+`connect`.
 """
 
 from edge_opid.source.connect import (

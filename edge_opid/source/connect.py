@@ -116,5 +116,7 @@ def _tls_files(
     if ca is not None:
         return TlsFiles(Path(ca), _path(certificate), _path(key))
     if certificate is not None or key is not None:
-        raise SettingError("tls_ca", "is missing: who signed the broker's certificate?")
+        raise SettingError(
+            "tls_ca", "is missing: name the authority that signed the broker's certificate"
+        )
     return None

@@ -298,7 +298,7 @@ def _json_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _plain(message: Message) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def _kind_in(payload: bytes, names: str) -> str:
             break
     for key in ("v", "kind"):
         if key not in header:
-            raise WireError("missing", f"{names}.{key} must be given, got {sorted(header)}")
+            raise WireError("missing", f"{names}.{key} is missing, got {sorted(header)}")
     if header["v"] != SCHEMA_VERSION:
         raise WireError(
             "schema",

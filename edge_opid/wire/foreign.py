@@ -173,7 +173,7 @@ class TruthTopic:
                 return self.values[wanted]
         raise WireError(
             "truth-value",
-            f"{shown(text)} of {self.topic_filter!r} means no class; known are {list(self.values)}",
+            f"{shown(text)} of {self.topic_filter!r} is no class; known are {list(self.values)}",
         )
 
 

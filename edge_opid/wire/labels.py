@@ -45,7 +45,7 @@ def read_label(payload: bytes) -> Label | Undo:
     >>> read_label(b'{"label": "damp", "instnce": "attic/3/12"}')
     Traceback (most recent call last):
     ...
-    edge_opid.errors.WireError: 'instnce' is not a key of a label; known are label, undo, \
+    edge_opid.errors.WireError: 'instnce' is not a key of a label; the keys are label, undo, \
 instance, time, from, until
     """
     if payload[:1] != b"{":
@@ -56,7 +56,7 @@ instance, time, from, until
     for key in given:
         if key not in KEYS:
             raise WireError(
-                "content", f"{shown(key)} is not a key of a label; known are {', '.join(KEYS)}"
+                "content", f"{shown(key)} is not a key of a label; the keys are {', '.join(KEYS)}"
             )
     which: dict[str, Any] = {}
     if "instance" in given:
@@ -66,7 +66,7 @@ instance, time, from, until
             which[name] = millis_of(given[key], key)
     if ("label" in given) == ("undo" in given):
         both = "both" if "label" in given else "neither"
-        raise WireError("missing", f"a label must have label or undo, got {both}")
+        raise WireError("missing", f"a label must have either label or undo, got {both}")
     if "label" in given:
         if not isinstance(given["label"], str):
             raise WireError("type", f"label must be text, got {described(given['label'])}")

@@ -19,7 +19,7 @@ def check_knots(knots: tuple[float, ...], where: str) -> None:
     """No knots at all (a linear sensor), or at least two that float32 can tell apart."""
     if len(knots) == 1:
         raise WireError(
-            "content", f"{where} must be none or at least 2, got 1: drop it, or add one"
+            "content", f"{where} must have none or at least 2, got 1: remove it, or add one"
         )
     for lower, higher in pairwise(knots):
         if lower >= higher or pack("<f", lower) == pack("<f", higher):

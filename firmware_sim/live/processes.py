@@ -44,7 +44,7 @@ def wait_until(
     while not true():
         meanwhile()
         if time.monotonic() > deadline:
-            raise LiveError(f"waited {timeout_s:g} s in vain until {what}")
+            raise LiveError(f"waited {timeout_s:g} s, but not {what}")
         time.sleep(pause_s)
 
 
@@ -134,7 +134,7 @@ class Child:
         code = None if self.process is None else self.process.poll()
         if code is not None:
             told = self.log()[-LOG_SHOWN:].strip()
-            raise LiveError(f"{self.name} ended with exit code {code}; it said last:\n{told}")
+            raise LiveError(f"{self.name} ended with exit code {code}; its last lines:\n{told}")
 
     def line(self) -> str:
         """The next line it prints, if it is piped; nothing once it has ended."""

@@ -1,4 +1,4 @@
-"""`opid-gateway backfill`: what an owner measured for years becomes what a group knows.
+"""`opid-gateway backfill`: teach a group from data measured before it had nodes.
 
 mapping    which column is what, as the operator says it
 sources    where the rows are: Parquet files, PostgreSQL, Home Assistant's recorder; in parts

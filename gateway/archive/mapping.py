@@ -65,7 +65,7 @@ class ArchiveMapping:
     def check(self, classes: tuple[str, ...]) -> ArchiveMapping:
         """Refuse what cannot be meant, by key."""
         if not self.columns:
-            raise SettingError("columns", "are missing: say which column is which role")
+            raise SettingError("columns", "are missing: say which column has which role")
         for column, role in self.columns.items():
             check_name(role, f"columns.{column}")
         if len(self.by_role) < len(self.columns):
@@ -90,7 +90,7 @@ class ArchiveMapping:
 def _check_sensor(role: str, given: GivenSensor, roles: Mapping[str, str]) -> None:
     key = f"sensors.{role}"
     if role not in roles:
-        raise SettingError(key, f"is of no column: the roles are {', '.join(sorted(roles))}")
+        raise SettingError(key, f"is not a column: the roles are {', '.join(sorted(roles))}")
     if (given.reference is None) != (given.scale is None):
         raise SettingError(key, "needs both reference and scale, or neither")
     if given.scale is not None and not given.scale > 0:

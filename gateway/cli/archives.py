@@ -108,7 +108,7 @@ def _tell(given: Namespace, screen: Terminal, context: CommandContext, group: Gr
         context.store.submit(site, node, RELEARN, time.time_ns() // 1_000_000)
     screen.lines([f"kept; {len(known)} nodes of group {group.id} get weights of it"])
     if not context.store.has_leader():
-        screen.remark("no gateway is running: this happens when one starts")
+        screen.remark("no gateway is running: it will be done when one starts")
     return 0
 
 

@@ -65,7 +65,7 @@ def restore(given: Namespace, screen: Terminal) -> int:
     target = _sqlite_file(config, given.file, command)
     former = Path(f"{target}{FORMER}")
     if os.path.lexists(former):
-        raise OperatorError(f"{former} is there already, from another restore: move it away first")
+        raise OperatorError(f"{former} already exists, from another restore: move it away first")
     if not given.file.is_file():
         raise OperatorError(f"there is no {given.file} to restore")
     target.parent.mkdir(parents=True, exist_ok=True)

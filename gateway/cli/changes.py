@@ -16,7 +16,7 @@ from gateway.registry import ChangeRecord, FitRecord, LayoutRecord
 from gateway.registry.fleet import Fleet
 
 Facts = dict[str, Any]
-HEADINGS = "change", "group", "state", "opened", "gone", "come", "batch", "pushed", "reported"
+HEADINGS = "change", "group", "state", "opened", "removed", "added", "batch", "pushed", "reported"
 
 
 def list_changes(given: Namespace, screen: Terminal) -> int:

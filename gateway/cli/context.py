@@ -51,7 +51,7 @@ def _refuse_without_file(config: GatewayConfig) -> None:
     url = make_url(config.database)
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).is_file():
         raise OperatorError(
-            f"no gateway has run with this configuration yet: there is no {url.database}: run "
+            f"no gateway has run with this configuration yet: {url.database} does not exist: run "
             "opid-gateway run first, or name the right database"
         )
 

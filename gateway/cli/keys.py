@@ -36,7 +36,7 @@ def new(given: Namespace, screen: Terminal) -> int:
     load_signing_key(path)
     following = next_of(path)
     if following.exists():
-        raise OperatorError(f"{following} is there already: use it, or delete it")
+        raise OperatorError(f"{following} already exists: use it, or delete it")
     _write(following, bytes(SigningKey.generate()).hex(), SECRET, path)
     both = f'keys = ["{_public(path)}", "{_public(following)}"]'
     screen.lines(
@@ -56,9 +56,9 @@ def use(given: Namespace, screen: Terminal) -> int:
     path = load_config(given.config, os.environ).key_file
     following, old = next_of(path), path.with_name(f"{path.name}.old")
     if not following.exists():
-        raise OperatorError(f"there is no {following}: make it with opid-gateway key new, first")
+        raise OperatorError(f"there is no {following}: create it with opid-gateway key new first")
     if old.exists():
-        raise OperatorError(f"{old} is there already: nodes may still need it; delete it first")
+        raise OperatorError(f"{old} already exists: nodes may still need it; delete it first")
     public, kept = _public(following), load_signing_key(path)
     _write(old, bytes(kept).hex(), SECRET, path)  # before the only copy gives way
     following.replace(path)

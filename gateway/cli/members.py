@@ -25,7 +25,7 @@ def members(given: Namespace, screen: Terminal) -> int:
     else:
         screen.table(HEADINGS, map(row_of, facts["members"]))
         if facts["unserved"]:
-            screen.remark(f"served by nobody: {names(facts['unserved'])}")
+            screen.remark(f"sites without a gateway: {names(facts['unserved'])}")
     return 1 if facts["unserved"] else 0
 
 

@@ -79,7 +79,7 @@ class Changes:
         if given >= most:
             raise EventError(
                 "quota",
-                f"{'/'.join(key)} sends a labelled instance more than the {most} that it was asked "
+                f"{'/'.join(key)} sent one more labelled instance than the {most} it was asked "
                 f"for in change {change.id}",
             )
 

@@ -123,7 +123,7 @@ def check_survivors(survivors: SurvivorColumns, n: int) -> None:
     width = Xs.shape[1] if Xs.ndim == 2 else -1
     if Xs.shape != (n, width) or precision.shape != (width, width):
         raise BatchError(
-            f"need Xs {n}×d_s and a precision d_s×d_s, got {Xs.shape} and {precision.shape}"
+            f"need Xs {n}×d_s and precision d_s×d_s, got {Xs.shape} and {precision.shape}"
         )
     if not (np.isfinite(Xs).all() and np.isfinite(precision).all()):
         raise BatchError("Xs and its precision must be finite, and are not")

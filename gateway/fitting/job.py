@@ -120,7 +120,7 @@ def _member(job: FitJob, record: SummaryRecord, name: str) -> Member:
     summary = decode(record.payload, SummaryMessage)
     layout = job.layouts.get((record.site, record.node, record.layout_version))
     if layout is None:
-        raise WireError("layout", f"nobody remembers layout {record.layout_version} of {name}")
+        raise WireError("layout", f"layout {record.layout_version} of {name} is not recorded")
     statistics, everything = sums_of(summary)
     today = _on_scales_of(layout, job.newest.get((record.site, record.node), layout))
     if today is not layout:

@@ -158,7 +158,9 @@ def pool(
     """
     roles = (*vanishing, *survivors)
     if len(set(roles)) != len(roles) or not survivors:
-        raise MismatchError(f"roles to pool must differ, and one survive, got {list(roles)}")
+        raise MismatchError(
+            f"roles to pool must differ, and at least one must survive, got {list(roles)}"
+        )
     known, lacking, refused = {}, {}, {}
     readings: dict[str, Statistics] = {}
     archives: set[str] = set()
@@ -167,7 +169,7 @@ def pool(
         missing = tuple(role for role in roles if role not in member.roles)
         fault = fault_of(member, classes) if faults is None else faults[member.node]
         if member.node in known or member.node in refused:
-            raise MismatchError(f"node {member.node!r} came twice: pool one summary a node")
+            raise MismatchError(f"node {member.node!r} came twice: pool one summary per node")
         if fault:
             refused[member.node] = fault
         elif missing:

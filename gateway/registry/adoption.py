@@ -50,8 +50,8 @@ def check_introduction(key: NodeKey, group: Group, message: Introduction) -> Non
     if message.classes != group.classes:
         raise EventError(
             "classes",
-            f"{'/'.join(key)} tells {list(message.classes)} apart, its group {group.id!r} has "
-            f"{list(group.classes)}: make them equal, order included",
+            f"{'/'.join(key)} has the classes {list(message.classes)}, its group {group.id!r} has "
+            f"{list(group.classes)}: make them the same, in the same order",
         )
     for sensor in message.sensors:
         if BIAS in (sensor.id, sensor.role):

@@ -138,14 +138,14 @@ def check_summary(
         raise EventError("not-introduced", f"node {'/'.join(key)} has not introduced itself yet")
     told = fleet.layouts[key].version
     if layout_version > told:
-        sentence = f"{'/'.join(key)} sums up layout {layout_version}, but was given {told}"
+        sentence = f"{'/'.join(key)} summarises layout {layout_version}, but was given {told}"
         raise EventError("layout", sentence)
     before, at_ms = fleet.claims.get(key, (readings, now_ms))
     most = before + CLAIM_AT_ONCE + CLAIM_PER_S * max(0, now_ms - at_ms) // 1000
     if readings > most:
         raise EventError(
             "claim",
-            f"{'/'.join(key)} sums up {readings} readings, and can have sent {most} at most since "
-            f"its last summary of {before}",
+            f"{'/'.join(key)} summarises {readings} readings, but can have sent at most {most} "
+            f"since its last summary of {before}",
         )
     fleet.claims[key] = readings, now_ms

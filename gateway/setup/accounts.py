@@ -73,7 +73,7 @@ def _folder_of_a_fleet(folder: Path) -> Path:
     """The folder, if `init` made it: a misspelt one must not come into being."""
     folder = folder.absolute()
     if not (folder / PASSWORDS).is_file():
-        raise FolderError(f"{folder} is not a folder that init made: it has no {PASSWORDS}")
+        raise FolderError(f"{folder} is not a folder created by init: it has no {PASSWORDS}")
     return folder
 
 
@@ -92,6 +92,6 @@ def _lines(passwords: str, user: str, file: Path) -> list[str]:
     ours |= 1 <= user.count(".") <= 2
     if user not in known or not ours:
         raise FolderError(
-            f"{file} has no name {user!r} that init made; it has: {', '.join(sorted(known))}"
+            f"{file} has no account {user!r} created by init; it has: {', '.join(sorted(known))}"
         )
     return ended(passwords).splitlines(keepends=True)

@@ -102,7 +102,7 @@ def add_nodes(
     folder = folder.absolute()
     if not (folder / CONFIG).is_file() or (folder / UNFINISHED).exists():
         raise FolderError(
-            f"{folder} is not finished, so there is nothing to add to: run init first"
+            f"{folder} is not complete, so nothing can be added to it: run init first"
         )
     with open_writer(folder) as writer:
         given = gateway_config.load_config(folder / CONFIG, environment)
@@ -127,7 +127,7 @@ def known_task(
     path = folder.absolute() / CONFIG
     if not path.is_file():
         raise FolderError(
-            f"{path.parent} is not finished, so there is nothing to add to: run init first"
+            f"{path.parent} is not complete, so nothing can be added to it: run init first"
         )
     for each in gateway_config.load_config(path, environment).groups:
         if each.id == group:
@@ -186,7 +186,7 @@ def _refuse_unless_ours(writer: FileWriter, begun: str) -> None:
     if writer.has(UNFINISHED):
         if writer.read(UNFINISHED) != begun:
             raise FolderError(
-                f"{folder} was started with another plan, see {folder / UNFINISHED}: finish that "
+                f"{folder} was started with other settings, see {folder / UNFINISHED}: finish that "
                 "one, or delete the folder"
             )
     elif writer.has(CONFIG):
@@ -274,5 +274,7 @@ def _password(path: Path, user: str) -> str:
     except LinkError as error:
         raise FolderError(str(error)) from error
     if name != user:
-        raise FolderError(f"{path} is of user {name!r} and should be of {user!r}: rename one node")
+        raise FolderError(
+            f"{path} belongs to user {name!r} and should belong to {user!r}: rename one node"
+        )
     return password

@@ -52,7 +52,7 @@ class SetupPlan:
         check_name(self.group, "plan.group")
         Group(self.group, self.site, self.classes, self.nodes).check("plan")
         if not self.nodes:
-            raise SettingError("plan.nodes", "must be at least one, got none")
+            raise SettingError("plan.nodes", "must have at least one")
         for place, source in enumerate(self.sources):
             _check_source(source, self.sources[:place], f"plan.sources[{place}]")
         for place, foreign in enumerate(self.foreign):

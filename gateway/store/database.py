@@ -69,7 +69,7 @@ def parse_url(text: str, key: str = "gateway.database") -> URL:
     >>> parse_url("mysql://opid:secret@pi4/fleet")
     Traceback (most recent call last):
     ...
-    edge_opid.errors.SettingError: gateway.database must be of sqlite or postgresql, got 'mysql'
+    edge_opid.errors.SettingError: gateway.database must be an sqlite or postgresql URL, got 'mysql'
     """
     try:
         url = make_url(text)
@@ -78,9 +78,9 @@ def parse_url(text: str, key: str = "gateway.database") -> URL:
     if url.drivername in ("postgresql", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is the old driver
     if url.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise SettingError(key, f"must be of sqlite or postgresql, got {url.drivername!r}")
+        raise SettingError(key, f"must be an sqlite or postgresql URL, got {url.drivername!r}")
     if str(url.database).startswith("file:"):  # has no file name to put a lock beside
-        raise SettingError(key, "must name a file, as sqlite:///gateway.sqlite, and no URI")
+        raise SettingError(key, "must name a file, such as sqlite:///gateway.sqlite, not a URI")
     return url
 
 

@@ -165,7 +165,7 @@ class FileLock:
         owner, database = os.fstat(fd).st_uid, Path(str(self.path).removesuffix(ENDING))
         if owner not in (os.geteuid(), database.stat().st_uid):
             raise DatabaseError(
-                f"{self.path} belongs to user {owner}, who could hold the lock for ever: delete it",
+                f"{self.path} belongs to user {owner}, who could hold the lock forever: delete it",
                 transient=False,
             )
         os.fchmod(fd, OWNERS_ALONE)

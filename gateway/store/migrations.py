@@ -126,7 +126,7 @@ def _version(connection: Connection, name: str, newest: int) -> int:
         )
     if found > newest:
         raise StoreVersionError(
-            f"{name} has schema version {found}, this program knows versions up to {newest}: "
+            f"{name} has schema version {found}, but this program knows versions up to {newest}: "
             "install the newer program again, or use another database"
         )
     return int(found)

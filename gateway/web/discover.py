@@ -41,7 +41,7 @@ def discover(site: Site, request: Request) -> Response:
     """Begin to listen."""
     key = site.key(request, site.view())
     if site.ear is None:
-        raise OperatorError(f"nothing can be heard: live listening is {site.hearing}")
+        raise OperatorError(f"cannot listen to the broker: live listening is {site.hearing}")
     site.ear.discover()
     return RedirectResponse(f"/discover/{'/'.join(key)}", 303)
 

@@ -109,12 +109,12 @@ class Guard:
 
     def _refusal(self, scope: Scope, caller: Caller, headers: dict[str, str]) -> Response | None:
         if caller.name not in self._settings.names:
-            return refused(421, f"{caller.name!r} is not a name of this server: see web.hosts")
+            return refused(421, f"{caller.name!r} is not one of this server's names: see web.hosts")
         now = self._clock()
         if not self._limits.every.take(caller.address, now):
             return refused(429, "too many requests from your address: wait a moment")
         if len(scope["path"]) + len(scope["query_string"]) > URL_BYTES_MAX:
-            return refused(414, f"an address may have {URL_BYTES_MAX} bytes")
+            return refused(414, f"an address may have at most {URL_BYTES_MAX} bytes")
         return None if scope["method"] in SAFE else self._change_refusal(caller, headers, now)
 
     def _change_refusal(self, caller: Caller, headers: dict[str, str], now: int) -> Response | None:
@@ -181,7 +181,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 def _form_refusal(body: bytes) -> Response | None:
     if len(body) > BODY_BYTES_MAX:
-        return refused(413, f"a form may have {BODY_BYTES_MAX} bytes")
+        return refused(413, f"a form may have at most {BODY_BYTES_MAX} bytes")
     if body.count(b"&") >= FIELDS_MAX:
         return refused(400, f"a form may have at most {FIELDS_MAX} fields")
     return None

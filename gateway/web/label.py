@@ -65,7 +65,7 @@ def classes_of(site: Site, key: NodeKey) -> tuple[str, ...]:
     group = site.view().fleet.group_of(key)
     if group is None:
         raise OperatorError(
-            f"node {'/'.join(key)} is not in any group: no gateway takes its labels"
+            f"node {'/'.join(key)} is not in any group: no gateway accepts its labels"
         )
     return group.classes
 

@@ -158,7 +158,7 @@ def invite(site: Site, request: Request) -> Response:
     key = site.key(request, site.view())
     if site.keys is None:
         raise OperatorError(
-            "these pages are served only to this machine, where nobody needs a link: set web.host "
+            "only this machine can open these pages, and it needs no link: set web.host "
             "and web.token to reach them from a phone"
         )
     code = site.keys.link(Scope.LABEL, "/".join(key), now_ms())

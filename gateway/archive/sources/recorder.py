@@ -122,7 +122,7 @@ class MeansPart:
 def open_recorder(path: Path, mapping: ArchiveMapping) -> Archive:
     """The states and the long-term statistics of these entities."""
     if mapping.node:
-        raise SourceError("a recorder has no nodes: its columns are entities")
+        raise SourceError("a Home Assistant recorder has no nodes: its columns are entities")
     entities, name = tuple(mapping.columns), str(path.absolute())
     with _opened(name) as connection:
         _check_entities(connection, [*entities, *([mapping.label] if mapping.label else [])])
