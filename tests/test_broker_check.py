@@ -39,7 +39,7 @@ def test_two_brokers_that_know_nothing_of_each_other_are_no_cluster(tmp_path, ca
         Mosquitto(tmp_path / "b", extra=small) as other,
     ):
         urls = [f"mqtt://127.0.0.1:{each.port}" for each in (one, other)]
-        assert main(["broker", "check", *urls, "--wait-s", "1", "--json"]) == 1
+        assert main(["broker", "check", *urls, "--wait-s", "3", "--json"]) == 1
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     lacking = {name for name, each in found.items() if each["outcome"] == NO}
     assert lacking == {
@@ -57,7 +57,7 @@ def test_a_broker_with_a_narrow_window_or_none_at_all_is_told(tmp_path):
     with Mosquitto(tmp_path, extra=("max_inflight_messages 10",)) as broker:
         # in MQTT 5 the client says how many it takes, and mosquitto believes it
         address = MqttOptions(client_id="check", port=broker.port, mqtt_5_first=False)
-        found = {each.name: each for each in BrokerCheck([address], wait_s=2.0).findings()}
+        found = {each.name: each for each in BrokerCheck([address], wait_s=5.0).findings()}
         broker.kill()
         gone = list(BrokerCheck([address], wait_s=0.2).findings())
     assert "10 messages unacknowledged at a time, 20 are needed" in found["window"].seen

@@ -46,7 +46,7 @@ def test_a_gateway_whose_server_was_restarted_takes_its_lock_again(tmp_path, own
             end(own_postgres)
             time.sleep(AWAY_S)
             own_postgres.start()
-            wait_until(lambda: served(url), "the lock is taken again", 60.0)
+            wait_until(lambda: served(url), "the lock is taken again")
             with FleetStore.open(url) as alone, pytest.raises(LeaderError, match="is being served"):
                 alone.claim()
             wait_until(lambda: gateway.log().count("event=connected") > before, "it serves again")

@@ -317,7 +317,7 @@ def test_a_label_typed_on_the_nodes_machine_is_learned_and_taken_back(tmp_path: 
         path = node.config.status_file
         wait_until(lambda: path.exists() and read_status(path)["connected"], "the node is there")
         sender.publish(f"{ROOT}/reading/attic", reading(1))
-        wait_until(lambda: read_status(path)["counts"].get("predictions"), "it has predicted", 30)
+        wait_until(lambda: read_status(path)["counts"].get("predictions"), "it has predicted")
 
         def label(*words: str) -> subprocess.CompletedProcess[str]:
             return command("label", "--config", node.toml, *words)

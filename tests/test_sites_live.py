@@ -256,7 +256,7 @@ def test_a_transaction_of_a_frozen_gateway_is_ended_by_the_server(url, monkeypat
             held = store._leading("a test")
             held.__enter__()  # and now nothing more is heard of it
             _, rows = second.beat()
-            wait_until(lambda: take_if_free(second, rows[0]), "the server ends it", 60.0)
+            wait_until(lambda: take_if_free(second, rows[0]), "the server ends it")
             with pytest.raises(DatabaseError, match="idle-in-transaction"):
                 held.__exit__(None, None, None)
 
@@ -273,7 +273,7 @@ def test_a_gateway_frozen_in_the_middle_of_a_statement_keeps_no_site(url):
         with pytest.raises(DatabaseError, match="lock timeout"):
             second.take(rows[0])
         second.bury([first.name])
-        wait_until(lambda: take_if_free(second, rows[0]), "the site is free", 60.0)
+        wait_until(lambda: take_if_free(second, rows[0]), "the site is free")
         frozen.pgconn.finish()
         with FleetStore.open(url) as looking:
             assert [each.name for each in looking.membership()[0]] == [second.name]

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from support.mosquitto import Mosquitto
-from support.node_process import NodeProcess, listening, wait_until
+from support.node_process import WAIT_S, NodeProcess, listening, wait_until
 from support.rig import CLASSES
 
 from edge_opid.source import connect
@@ -140,9 +140,9 @@ def test_a_start_on_an_empty_folder_is_said_and_where_a_state_must_be_refused(tm
 
                 must_exist = node.toml.read_text() + "must_exist = true\n"
                 node.toml.write_text(must_exist)
-                said = len(listener.heard[Channel.STATUS])
+                wait_until(lambda: not listener.last(Channel.STATUS, Status).online, "goodbye")
                 node.start()
-                wait_until(lambda: len(listener.heard[Channel.STATUS]) > said, "it found it")
+                wait_until(lambda: listener.last(Channel.STATUS, Status).online, "it found it")
                 assert "begun-anew" not in listener.last(Channel.STATUS, Status).counts
                 assert node.stop() == 0
             finally:
@@ -151,7 +151,7 @@ def test_a_start_on_an_empty_folder_is_said_and_where_a_state_must_be_refused(tm
         for lost in (covered, deleted):
             lost(node.state_folder)
             node.start()
-            assert node.process.wait(60.0) == 1
+            assert node.process.wait(WAIT_S) == 1
             assert "must_exist" in node.log().splitlines()[-1]
             found = list(node.state_folder.iterdir()) if node.state_folder.exists() else []
             assert found == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from edge_opid.log import worth_a_line
@@ -61,23 +61,34 @@ class StoredFleet:
     """The hour that it is, of each node: what comes is added to it."""
 
 
-class ExampleBatch(set[ExampleNumber]):
+class ExampleBatch(Set[ExampleNumber]):
     """The instances of one change, and how many of them each node gave: every order asks.
+
+    No plain set: whatever changed one without `add` and `drop` would leave the counts behind.
 
     >>> batch = ExampleBatch()
     >>> batch.add(("street", "north", "attic", 1, 7))
-    >>> batch.given_by(("street", "north")), batch.given_by(("street", "south"))
-    (1, 0)
+    >>> batch.given_by(("street", "north")), batch.given_by(("street", "south")), len(batch)
+    (1, 0, 1)
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self._numbers: set[ExampleNumber] = set()
         self._given: Counter[NodeKey] = Counter()
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    def __iter__(self) -> Iterator[ExampleNumber]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
     def add(self, number: ExampleNumber) -> None:
         """One more; not if it is there."""
-        if number not in self:
-            super().add(number)
+        if number not in self._numbers:
+            self._numbers.add(number)
             self._given[number[:2]] += 1
 
     def given_by(self, key: NodeKey) -> int:
@@ -86,8 +97,8 @@ class ExampleBatch(set[ExampleNumber]):
 
     def drop(self, key: NodeKey) -> None:
         """Nothing of it is this node's."""
-        self.difference_update([number for number in self if number[:2] == key])
-        del self._given[key]
+        if self._given.pop(key, 0):
+            self._numbers = {number for number in self._numbers if number[:2] != key}
 
 
 class Fleet:
