@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from support.mosquitto import Mosquitto
+from support.node_process import NodeProcess, wait_until
 
 from benchmarks.node.parts import certificates
 from edge_opid.cli.run import EARLY
@@ -123,6 +125,24 @@ def test_a_node_without_tls_loads_no_openssl(
     certificates(tmp_path)
     assert not {"_ssl", "_hashlib"} & (loaded - numpy_alone)
     assert {"_ssl", "edge_opid.link.tls"} <= modules(tmp_path, WITH_TLS)
+
+
+def test_nothing_that_befalls_a_connection_without_tls_loads_openssl(
+    numpy_alone: set[str], tmp_path: Path
+) -> None:
+    """Where paho catches an error it names those of ssl, which would load it all the same."""
+    settings = CONFIG.partition("[broker]")[0]
+    with (
+        Mosquitto(tmp_path / "broker") as broker,
+        NodeProcess(tmp_path, broker.port, settings, "keepalive_s = 1") as node,
+    ):
+        for life in (1, 2):
+            wait_until(lambda: broker.log().count("PINGREQ from") >= 3 * life, "pings")  # noqa: B023
+            maps = Path(f"/proc/{node.pid}/maps").read_text()
+            assert ("libcrypto" in maps) == ("_hashlib" in numpy_alone)
+            broker.kill()
+            wait_until(lambda: node.log().count('event="not connected"') >= life, "the end")  # noqa: B023
+            broker.start()
 
 
 def test_the_unit_compiles_all_that_a_node_loads_before_it_starts(tmp_path: Path) -> None:
