@@ -327,6 +327,14 @@ def test_a_wave_of_replacements_reads_a_few_models_a_tick():
     assert sizes == [RECALLED_AT_ONCE, RECALLED_AT_ONCE, 1, 0]
 
 
+def test_in_a_wave_beyond_what_memory_has_room_for_the_others_are_told_no_share(monkeypatch):
+    """Ten thousand nodes get a new sensor at once: their models would be 200 MB."""
+    monkeypatch.setattr("gateway.registry.overlap.MODELS_MAX", 0)
+    fleet = overlapping()
+    hear(fleet, 30, twin)
+    assert counted(fleet) == (30, 0, 0)
+
+
 def test_a_database_of_before_is_brought_along_with_nothing_judged(tmp_path):
     """Made by the version before, in the middle of an overlap."""
     fleet = overlapping()

@@ -29,6 +29,9 @@ SAVED_EVERY = 10
 RECALLED_AT_ONCE = 20
 """Nodes whose model is read in one tick: each takes milliseconds."""
 
+MODELS_MAX = 2_000
+"""Nodes whose model is held, some 20 kB each. In a larger wave the others are told no share."""
+
 
 class KnownModel(Protocol):
     """What a node knows, as far as it has said it."""
@@ -139,7 +142,7 @@ class Overlaps:
     def _judge(self, fleet: Fleet, record: SensorRecord, old: str, new: Sensor | None) -> None:
         """Ask the node's model, where it is known, and the new one's scale as well."""
         key, heard = (record.site, record.node), self._heard[record.key]
-        if key not in self._models:
+        if key not in self._models and len(self._models) + len(self._unread) < MODELS_MAX:
             self._unread[key] = None
         model, last = self._models.get(key), self._values[key]
         if model is None or new is None:
