@@ -9,8 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.fleet_rig import POLICY, SITE, FleetRig, save_to_file
+from support.inline_fitter import InlineFitter
 from support.pages import shown_below
 
+from edge_opid.service.systemd import Systemd
+from edge_opid.testing import MemoryBroker, MemoryLink
 from edge_opid.wire import (
     Channel,
     NodeTopics,
@@ -24,12 +27,15 @@ from edge_opid.wire import (
 )
 from gateway.cli.nodes import SENSOR_HEADINGS, sensor_facts, sensor_row, sensors_of
 from gateway.cli.output import Terminal
+from gateway.clock import GatewayClock
+from gateway.loop import GatewayLoop
 from gateway.policy import Group
+from gateway.reasons import GatewayReason
 from gateway.registry import SensorRecord, SensorState, SummaryRecord
 from gateway.registry.fleet import Fleet
 from gateway.registry.measuring import OWN_MIN
 from gateway.registry.overlap import RECALLED_AT_ONCE, SAVED_EVERY, Overlaps, takeover_sentence
-from gateway.store import FleetStore
+from gateway.store import DatabaseError, FleetStore
 from gateway.store.migrations import MIGRATIONS, add_agreement
 
 TOGETHER = 60
@@ -266,6 +272,39 @@ def test_a_gateway_that_was_killed_goes_on_from_what_it_had_written():
     assert agreed == by_hand(fleet, heard[1:20] + heard[30:])
 
 
+def test_the_loop_reads_the_model_though_the_database_refuses_at_first(monkeypatch):
+    """The first look falls into the minute in which somebody else has locked the file."""
+    fleet, refusals = overlapping(), [DatabaseError("it is locked", transient=True)]
+    summaries = fleet.store.summaries
+
+    def stumbling(keys):
+        if refusals:
+            raise refusals.pop()
+        return summaries(keys)
+
+    monkeypatch.setattr(fleet.store, "summaries", stumbling)
+    monkeypatch.setattr("gateway.loop.RETRY_S", 0.01)
+    fleet.boot_gateway()
+    broker = MemoryBroker()
+    link, sensor = MemoryLink(broker, "gateway"), MemoryLink(broker, "box")
+    clock = GatewayClock(*[lambda: fleet.now_ms / 1000] * 2)
+    parts = link, fleet.store, clock, InlineFitter(), Systemd({})
+    loop = GatewayLoop(fleet.gateway, *parts, poll_s=0.0)
+    loop.start()
+    sensor.start()
+    topic = str(NodeTopics(*KEY).to(Channel.READING, "box"))
+    for number in range(11 * SAVED_EVERY):
+        fleet.now_ms += 1000
+        values = {**{f"{role}-n1": 0.5 for role in fleet.sensors}, "pm-2": 0.5}
+        sensor.publish(topic, encode(Reading(2, number + 1, fleet.now_ms, values, None)))
+        loop.round()
+        if counted(fleet)[0] == 3 * SAVED_EVERY:
+            break
+    together, judged, agreed = counted(fleet)
+    assert (together, refusals, loop.counts[GatewayReason.DATABASE_REFUSES]) == (30, [], 1)
+    assert 20 < judged == agreed < 30
+
+
 def test_an_id_announced_again_is_judged_from_the_beginning():
     fleet = overlapping()
     hear(fleet, 30, upside_down)
@@ -286,6 +325,14 @@ def test_a_wave_of_replacements_reads_a_few_models_a_tick():
         overlaps._unread[SITE, f"n{number}"] = None
     sizes = [len(overlaps.take_unread()) for _ in range(4)]
     assert sizes == [RECALLED_AT_ONCE, RECALLED_AT_ONCE, 1, 0]
+
+
+def test_in_a_wave_beyond_what_memory_has_room_for_the_others_are_told_no_share(monkeypatch):
+    """Ten thousand nodes get a new sensor at once: their models would be 200 MB."""
+    monkeypatch.setattr("gateway.registry.overlap.MODELS_MAX", 0)
+    fleet = overlapping()
+    hear(fleet, 30, twin)
+    assert counted(fleet) == (30, 0, 0)
 
 
 def test_a_database_of_before_is_brought_along_with_nothing_judged(tmp_path):

@@ -9,6 +9,8 @@ import pytest
 from support.fleet_rig import CLASSES, POLICY, SITE, FleetRig
 from support.rig import KEY
 
+from edge_opid.learner.handover import careful_ridge
+from edge_opid.learner.statistics import solve
 from edge_opid.node.predicting import predicted
 from edge_opid.wire import (
     Channel,
@@ -85,6 +87,36 @@ def test_a_node_that_introduces_itself_is_adopted_and_loses_nothing():
     assert fleet.status("n1").layout_version == layout.version == 1
     assert fleet.nodes["n1"].node.state.local_models.learner.readings == before
     assert fleet.gateway.counts["refused-not-introduced"] == 0
+
+
+def test_what_is_pushed_after_a_loss_was_taught_by_the_readings_without_labels_too():
+    """One reading in ten has a label: W^(s) is the full model over all readings (four nodes')."""
+    fleet = FleetRig()
+    fleet.pass_s(2)
+    for number in range(200):
+        for name in fleet.names:
+            fleet.read(name, labelled=number % 10 == 0)
+    known = [fleet.nodes[name].node.state.local_models for name in fleet.names]
+    labelled, every = (
+        [getattr(each, what).summary("float64").statistics() for each in known]
+        for what in ("learner", "everything")
+    )
+    for name in fleet.names:
+        retire(fleet, name, "co")
+    fleet.pass_s(10)
+    (fit,) = fleet.fits
+    pushed = np.frombuffer(fit.parts["W"], "<f4").reshape(4, 3)
+    names, kept = ("db", "no", "pm", "bias"), [1, 2, 3, 4]  # co is column 0
+    total, gram = sum(labelled[1:], labelled[0]), sum(each.gram for each in every)
+    ridge = careful_ridge(total, kept, fleet.policy.rho)
+    teacher = np.linalg.solve(total.gram + ridge * np.eye(5), total.moments)
+    taught = np.linalg.solve(
+        gram[np.ix_(kept, kept)] + np.eye(4), gram[np.ix_(kept, range(5))] @ teacher
+    )
+    order = [fleet.gateway.fleet.changes[fit.change].columns.index(c) for c in names]
+    np.testing.assert_allclose(pushed[order], taught, atol=1e-5)  # sums travel in float32
+    alone = solve(total.ordered([0, *kept]), 1, fleet.policy.lam, fleet.policy.rho)[1]
+    assert np.abs(taught - alone).max() > 1e-2  # what labels alone would have taught is another W
 
 
 def test_adoption_does_not_make_a_node_forget_what_it_learned():

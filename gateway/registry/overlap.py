@@ -29,6 +29,12 @@ SAVED_EVERY = 10
 RECALLED_AT_ONCE = 20
 """Nodes whose model is read in one tick: each takes milliseconds."""
 
+MODELS_MAX = 2_000
+"""Nodes whose model is held, some 20 kB each. In a larger wave the others are told no share."""
+
+Describe = Callable[[SensorRecord], Sensor | None]
+"""A new sensor with its reference and scale, as far as they are known; None where they are not."""
+
 
 class KnownModel(Protocol):
     """What a node knows, as far as it has said it."""
@@ -109,9 +115,9 @@ class Overlaps:
         fleet: Fleet,
         key: NodeKey,
         values: Mapping[str, float],
-        describe: Callable[[SensorRecord], Sensor | None],
+        describe: Describe,
     ) -> None:
-        """What sensors of a node have said in one reading; `describe` gives a new one's scale."""
+        """What sensors of a node have said in one reading."""
         for record in newcomers(fleet, key):
             old = living_predecessor(fleet, record)
             if old is None:
@@ -119,7 +125,7 @@ class Overlaps:
             last = self._values.setdefault(key, {})
             last |= {each: value for each, value in values.items() if each in fleet.sensors[key]}
             if {old.id, record.id} & values.keys() and self._count(record, old.id, set(values)):
-                self._judge(fleet, record, old.id, describe(record))
+                self._judge(fleet, record, old.id, describe)
                 self._save(fleet, record)
 
     def _count(self, record: SensorRecord, old: str, spoken: set[str]) -> bool:
@@ -136,12 +142,13 @@ class Overlaps:
         heard.together += 1
         return True
 
-    def _judge(self, fleet: Fleet, record: SensorRecord, old: str, new: Sensor | None) -> None:
+    def _judge(self, fleet: Fleet, record: SensorRecord, old: str, describe: Describe) -> None:
         """Ask the node's model, where it is known, and the new one's scale as well."""
         key, heard = (record.site, record.node), self._heard[record.key]
-        if key not in self._models:
+        if key not in self._models and len(self._models) + len(self._unread) < MODELS_MAX:
             self._unread[key] = None
         model, last = self._models.get(key), self._values[key]
+        new = describe(record) if model is not None else None
         if model is None or new is None:
             return
         speaking = {s: v for s, v in last.items() if fleet.sensors[key][s].state in SPEAKING}
