@@ -30,6 +30,11 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NUMBERS = count()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers a core: most tests wait for a broker, a process or a disk half of the time."""
+    return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+
+
 @pytest.fixture(autouse=True)
 def log_as_before():
     """Commands that run in this process set up the log: the next test finds it as it was."""
