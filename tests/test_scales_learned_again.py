@@ -256,6 +256,25 @@ def test_a_warm_up_in_which_nothing_moves_begins_anew():
     assert rig.reborn().frozen() == rig.frozen()
 
 
+@pytest.mark.parametrize("rests", [16, 32, 100])
+def test_sensors_that_moved_and_then_rest_do_not_end_a_warm_up(rests):
+    """Two of eight first values are away from the others (a hand, while it is mounted); then a
+    still night. At the next look nobody has moved: the node used to be left without a sensor.
+    """
+    rows, labels = room(rests + 400, dawn=0)
+    for number, row in enumerate(rows[:rests]):
+        row |= {"a": 20.0 + (number in (2, 5)) * number, "light": 0.0}
+    rig = live(Rig.make(sensors=UNKNOWN), rows[:rests], labels[:rests])
+    rig.commit(0)
+    assert rig.reborn().frozen() == rig.frozen()
+    live(rig, rows[rests:], labels[rests:], first=rests + 1)
+    assert counted(rig, NodeReason.INPUT_FAILED) == 0
+    assert len(rig.predictions()) == len(rows)
+    assert right(rig, labels[-100:]) > 0.95
+    rig.commit(0)
+    assert rig.reborn().frozen() == rig.frozen()
+
+
 def test_two_regimes_are_moved_between_a_few_times_at_most():
     """Summer and winter, a thousand readings each, for ever: hysteresis, and no pendulum."""
     watch, sensor, moves = ScaleWatch(), Sensor("s", 20.0, 1.0), 0

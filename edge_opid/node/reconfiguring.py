@@ -174,13 +174,13 @@ def start_over(
     Sensors that have not moved are not in it. Where nobody has, the warm-up begins anew.
     """
     local_models = state.local_models
-    if not warmup.usable:
+    estimated = warmup.estimated() if warmup.usable else ()
+    if not estimated:
         local_models.start_over(warmup.guessed(), vanishing, gate)
         if not warmup.over:
             return []
         state.warmup = NodeWarmUp(state.settings, state.measuring.until)
         return [Noted(NodeReason.NOTHING_MOVED, NOTHING_MOVED, complaint=True)]
-    estimated = warmup.estimated()
     moved = {sensor.id for sensor in estimated}
     vanishing = [sensor for sensor in state.settings.vanishing if sensor in moved]
     local_models.start_over(estimated, vanishing, gate)

@@ -27,7 +27,7 @@ class NodeWarmUp:
         self._warmup = WarmUp(list(knots), readings, knots, gate=settings.gate)
         self._given = all(s.reference is not None and s.knots == 1 for s in self._sensors)
         self.usable = self._given
-        """Whether a first layout has been estimated."""
+        """Whether the last look at the readings has told the scale of anybody."""
 
     @classmethod
     def needed(cls, settings: NodeSettings) -> Self | None:
@@ -44,8 +44,10 @@ class NodeWarmUp:
         """Keep a reading; whether a better layout is due."""
         known = {sensor: values[sensor] for sensor in self._warmup.names if sensor in values}
         self._warmup.add(known, label)
-        self.usable |= self._warmup.due and bool(self.estimated())
-        return self._warmup.due
+        due = self._warmup.due
+        if due:  # who moved in eight readings may have rested in the next eight
+            self.usable = self._given or bool(self.estimated())
+        return due
 
     def unlabel(self, values: Mapping[str, float], label: int) -> bool:
         """Let a kept reading have no label after all; whether it was found."""
