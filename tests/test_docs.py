@@ -81,6 +81,13 @@ def test_the_reference_has_every_key_message_and_verb() -> None:
     assert "`opid_node_accuracy_ratio`" in page("docs/reference/metrics.md")
 
 
+def test_every_argument_of_every_command_says_what_it_is_for() -> None:
+    """An option is added without a help text, and `--help` shows its name alone."""
+    rows = re.findall(r"(?m)^\| `.*\|$", (ROOT / "docs/reference/commands.md").read_text("utf-8"))
+    assert len(rows) > 100
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
 def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path) -> None:
     """A page, a link or an anchor goes; or a diagram's script comes from somebody else's server."""
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")

@@ -15,6 +15,37 @@ from benchmarks.reference.tables import code, head, table
 from edge_opid.wire import MESSAGES_ON, READABLE, Channel, Desired, Message, topics
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
+ENGLISH = {"frisch": "fresh", "schwül": "humid"}  # the golden bytes stay as they are
+TYPES = {
+    "AllReadings": "sums of all readings, labelled or not",
+    "Bytes": "bytes",
+    "ClassCount": "whole number",
+    "ClassNames": "list of texts",
+    "Count": "whole number from 0",
+    "Counts": "names and whole numbers",
+    "Digests": "list of texts",
+    "Id": "id",
+    "InstanceId": "source, boot and seq",
+    "Knots": "list of numbers",
+    "Line": "text",
+    "Millis": "milliseconds",
+    "Names": "list of ids",
+    "NotNegative": "number from 0",
+    "Ordinal": "whole number from 1",
+    "Positive": "number above 0",
+    "Quota": "whole number",
+    "Rates": "names and numbers from 0 to 1",
+    "Real": "number",
+    "Reasons": "list of texts",
+    "Scores": "classes and numbers",
+    "Sensors": "list of sensors",
+    "Sure": "number from 0 to 1",
+    "Values": "sensor ids and numbers",
+    "Weights": "weights",
+    "Width": "whole number",
+    "Yes": "true or false",
+}
+"""How people call the types of `edge_opid.wire`; one that is missing here ends the program."""
 ABOUT = """\
 All topics begin with `opid/1/SITE/NODE/`; QoS is 1. Messages for people and other programs are JSON
 (or msgpack, with `node.format = "msgpack"`). Messages between machines are msgpack, shown here as
@@ -45,9 +76,16 @@ def _message(channel: Channel, kind: Any, example: str) -> Iterator[str]:
     signed = ", inside an envelope signed with Ed25519" if kind is Desired else ""
     yield f"\n### {kind.kind}\n\nOn `{channel.value}`, as {form or 'msgpack'}{signed}. "
     yield f"{_prose(kind)}\n\n"
-    rows = [(code(each.name), "" if _has_default(each) else "needed") for each in fields(kind)]
-    yield table(("key", ""), rows)
+    rows = [
+        (code(each.name), _type(each), "" if _has_default(each) else "needed")
+        for each in fields(kind)
+    ]
+    yield table(("key", "type", ""), rows)
     yield f"\n```json\n{example}\n```\n"
+
+
+def _type(each: Any) -> str:
+    return TYPES[str(each.type).removesuffix(" | None")]
 
 
 def _has_default(each: Any) -> bool:
@@ -75,5 +113,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, bytes):
         return "<bytes>"
     if isinstance(value, dict):
-        return {key: _shown(each) for key, each in value.items()}
+        return {ENGLISH.get(key, key): _shown(each) for key, each in value.items()}
+    if isinstance(value, str):
+        return ENGLISH.get(value, value)
     return [_shown(each) for each in value] if isinstance(value, list) else value

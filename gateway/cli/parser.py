@@ -125,7 +125,7 @@ def _gateway(verbs: Verbs) -> None:
     each.add_argument("--json", action="store_true", help="print JSON, for programs")
     words = "show which gateway serves which sites"
     each = _verb(verbs, "members", members.members, words)
-    each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG")
+    each.add_argument("config", type=Path, nargs="?", default=CONFIG, metavar="CONFIG", help=FILE)
     each.add_argument("--json", action="store_true", help="print JSON, for programs")
     _init(_verb(verbs, "init", init.init, "create the keys, passwords and files of a new fleet"))
 
@@ -216,7 +216,7 @@ def _sensor_deploy(verbs: Verbs) -> None:
     _which_sensor(each)
     each.add_argument("--role", required=True, help="what it measures; also the name of its column")
     known = each.add_argument_group(
-        "what is known of it", "Without reference and scale its first readings decide both."
+        "what is known about it", "Without reference and scale, its first readings decide both."
     )
     known.add_argument("--reference", type=float, help="a normal value")
     known.add_argument("--scale", type=float, help="a usual distance from the reference")
@@ -226,7 +226,7 @@ def _sensor_deploy(verbs: Verbs) -> None:
         nargs="+",
         help="where its curve may bend, in scales from the reference",
     )
-    known.add_argument("--unit")
+    known.add_argument("--unit", help="shown to people; nothing is converted")
     silent = "it counts as silent after this long (default: learned from how often it reports)"
     known.add_argument("--timeout-s", type=float, help=silent)
     known.add_argument("--replaces", metavar="SENSOR", help="take over this sensor's column")
@@ -270,7 +270,7 @@ def _listing(verbs: Verbs, name: str, does: Callable[..., int], words: str) -> A
 def _nodes(verbs: Verbs) -> None:
     _listing(verbs, "list", nodes.list_nodes, "list every node, and what it last reported")
     show = _listing(verbs, "show", nodes.show_node, "show everything known about a node")
-    show.add_argument("node", metavar="SITE/NODE")
+    show.add_argument("node", metavar="SITE/NODE", help="or just NODE, if no other site has it")
     gone = _verb(verbs, "forget", nodes.forget, "delete everything known about a node")
     gone.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
     gone.add_argument("node", metavar="SITE/NODE", help="or just NODE, if no other site has it")
@@ -297,8 +297,9 @@ def _export(verbs: Verbs) -> None:
     each.add_argument(
         "change", type=_number, metavar="CHANGE", help="its number, as `change list` shows it"
     )
-    each.add_argument("--out", type=Path, required=True, metavar="FILE")
-    each.add_argument("--format", choices=("npz", "tflite"), default="npz")
+    each.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
+    words = "npz for NumPy, tflite for TFLite (default npz)"
+    each.add_argument("--format", choices=("npz", "tflite"), default="npz", help=words)
     words = "for a .tflite file; int8 takes a quarter of the space"
     each.add_argument("--weights", choices=("float32", "int8"), default="float32", help=words)
 
@@ -310,7 +311,7 @@ def _archives(verbs: Verbs) -> None:
     words = "let a group learn from an archive: Parquet, PostgreSQL, Home Assistant's recorder"
     each = _verb(verbs, "backfill", archives.backfill, words)
     each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
-    each.add_argument("group", metavar="GROUP")
+    each.add_argument("group", metavar="GROUP", help="the group that learns")
     words = "Parquet files or folders, s3://…, postgresql://…, or home-assistant_v2.db"
     each.add_argument("source", nargs="+", metavar="SOURCE", help=words)
     each.add_argument("--name", default="archive", help="a name for the archive (default archive)")
@@ -329,8 +330,8 @@ def _archives(verbs: Verbs) -> None:
     _listing(noun, "list", archives.list_archives, "list every archive, its nodes and sensors")
     gone = _verb(noun, "forget", archives.forget_archive, "stop using an archive")
     gone.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
-    gone.add_argument("group", metavar="GROUP")
-    gone.add_argument("name", metavar="NAME")
+    gone.add_argument("group", metavar="GROUP", help="the group that learned from it")
+    gone.add_argument("name", metavar="NAME", help="its name, as `archive list` shows it")
 
 
 def _what_is_what(what: Any) -> None:
@@ -368,7 +369,7 @@ def _what_is_what(what: Any) -> None:
 
 
 def _upkeep(verbs: Verbs) -> None:
-    key = _noun(verbs, "key", "show, make and use signing keys")
+    key = _noun(verbs, "key", "show, create and use signing keys")
     for name, does, words in (
         ("show", keys.show, "show the public key that nodes must trust"),
         ("new", keys.new, "create the next key; the current one stays in use"),
@@ -385,13 +386,23 @@ def _upkeep(verbs: Verbs) -> None:
         each.add_argument(
             "name", metavar="NAME", help="gateway, operator, web, homeassistant, SITE.NODE[.SOURCE]"
         )
-    for name, does, words in (
-        ("backup", backup.backup, "copy the database to a file, while the gateway runs"),
-        ("restore", backup.restore, "restore the database from a backup"),
+    for name, does, words, file in (
+        (
+            "backup",
+            backup.backup,
+            "copy the database to a file, while the gateway runs",
+            "the file to write",
+        ),
+        (
+            "restore",
+            backup.restore,
+            "restore the database from a backup",
+            "a file written by `backup`",
+        ),
     ):
         each = _verb(verbs, name, does, words)
         each.add_argument("config", type=Path, metavar="CONFIG", help=FILE)
-        each.add_argument("file", type=Path, metavar="FILE")
+        each.add_argument("file", type=Path, metavar="FILE", help=file)
 
 
 # --- values ---------------------------------------------------------------------------------------
