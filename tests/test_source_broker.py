@@ -54,6 +54,7 @@ class ReceiverThread:
 
     def __enter__(self) -> Receiver:
         self._thread.start()
+        self.link.wait_connected(WAIT_S)  # what is sent before it listens comes again much later
         return self.receiver
 
     def __exit__(self, *_: object) -> None:

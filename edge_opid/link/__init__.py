@@ -2,8 +2,9 @@
 
 Read in this order: `contract` (what every link promises), `queues` and `exchange` (the bounded
 state a link keeps), `packets` (what may come in), `connection` (one life of paho), `options` and
-`mqtt` (the real thing: it runs while it is polled), `background` (the same in a thread, for
-scripts). A link knows topics and payloads, but not messages.
+`mqtt` (the real thing: it runs while it is polled), `tls` (where the broker speaks it),
+`background` (the same in a thread, for scripts). A link knows topics and payloads, but not
+messages.
 
 `MqttLink` is imported from `edge_opid.link.mqtt`, so that a simulator never loads paho.
 """
