@@ -289,8 +289,8 @@ def main() -> int:
     bench.pull_until(given.pulls, given.rate)
     for line in table(bench):
         print(f"{line.what:70} {line.figure}")
-    for line in bench.untyped():
-        print(f"not typed, since a page has changed (--anew): {line}")
+    for left in bench.untyped():
+        print(f"not typed, since a page has changed (--anew): {left}")
     return int(bool(bench.untyped()) or any(points.get(name) for name in WRONG))
 
 
