@@ -5,7 +5,8 @@
 No machine is booted: the packages that the page's `apt` line names are unpacked into a folder, and
 the lines that follow are run there, one program at a time. `sudo` is left out, `/opt` is a folder
 of ours, `init` is given its `--root`; what needs systemd is left to the machine of `make pi`, which
-is a Debian 13. At the end a TFLite file is served from Python: here, 32 bits have a runtime.
+is a Debian 13. At the end a TFLite file is served from Python, by the runtime that only this Python
+has. (The other is on trial in the machine: programs that are emulated alone it does not survive.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from emulation.architectures import ARCHITECTURES, ARMHF, Architecture
 from emulation.debian import CACHE, extracted, let_kernel_run
 from emulation.machine import MachineError
-from emulation.others import LITERT, NEEDED, TFLITE, fetched
+from emulation.others import NEEDED, TFLITE, fetched
 from emulation.pages import RASPBERRY_PI, ROOT, WITH_PIP, commands
 from emulation.trials import Found
 from emulation.upkeep import model_file
@@ -30,7 +31,6 @@ from emulation.upkeep import model_file
 RELEASE, PYTHON = "bookworm", "3.11"
 EVERYWHERE = ("libstdc++6",)  # since apt needs it
 NOT_HERE = ("systemctl", "ln -s", "opid-node status")
-RUNTIMES = {"arm64": "litert", "armhf": "tflite"}
 SERVED = """
 import sys
 from pathlib import Path
@@ -73,8 +73,8 @@ class Debian12:
         let_kernel_run(self._architecture)
         # With 32 bits all but paho-mqtt must come from Debian, as on the page.
         whole = self._architecture is not ARMHF
-        names = (*NEEDED, *LITERT) if whole else ("paho-mqtt", *TFLITE)
-        fetched(self._architecture, PYTHON, names, self._others)
+        names = NEEDED if whole else ("paho-mqtt",)
+        fetched(self._architecture, PYTHON, (*names, *TFLITE), self._others)
 
     def local(self, line: str) -> list[str]:
         """A line of the page as words for this machine."""
@@ -123,9 +123,8 @@ class Debian12:
         return [line for line in said.splitlines() if line.lower().startswith(names)]
 
     def serves_file(self) -> str:
-        """The scores of a file in the runtime that this machine can have."""
-        extra = RUNTIMES[self._architecture.debian]
-        self.run(str(self.place / "bin/pip"), "install", f"edge-opid[{extra}]")
+        """The scores of a file in the older of the two runtimes."""
+        self.run(str(self.place / "bin/pip"), "install", "edge-opid[tflite]")
         file = self.place / "model.tflite"
         file.write_bytes(model_file())
         said = self.run(str(self.place / "bin/python"), "-c", SERVED, str(file))

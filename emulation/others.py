@@ -19,7 +19,7 @@ LITERT = (
     "tqdm",
     "typing-extensions",
 )
-TFLITE = ("tflite-runtime",)
+TFLITE = ("tflite-runtime", "numpy<2")
 GLIBC = ("_2_27", "_2_28", "_2_34")  # no newer than Debian 12's
 
 
