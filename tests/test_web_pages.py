@@ -29,6 +29,7 @@ from gateway.web import label
 from gateway.web.app import READ
 from gateway.web.ear import LABELLED_WITHIN
 from gateway.web.label import GRACE_MS, LABELS_WAITING_MAX
+from gateway.web.node_page import WIDTH
 
 STATIC = Path(__file__).parent.parent / "gateway" / "web" / "static"
 TEMPLATES = STATIC.parent / "templates"
@@ -402,3 +403,20 @@ def test_a_node_without_a_configuration_is_shown_what_is_on_the_broker(local):
     assert "[[foreign]]\nfilter = &#34;esp-1/sensor/&lt;b&gt;air" in text
     assert "#" not in site.ear._link.filters
     assert commands(site) == []
+
+
+def test_the_lanes_of_a_new_node_begin_with_it_and_not_a_day_before(local):
+    """A node of two minutes was a sliver at the right edge of two years."""
+    _, client = local
+    for hours in (24, 730 * 24):
+        lanes = client.get(f"/node/farm/n1/lanes?hours={hours}").text
+        widths = [float(found) for found in re.findall(r'width="([\d.]+)"', lanes)]
+        assert max(widths) > 100.0, f"of {WIDTH}"
+
+
+def test_what_to_type_is_shown_as_code(local):
+    """Backticks are for pages in Markdown: here they were shown to people."""
+    _, client = local
+    shown = client.get("/node/farm/n1").text
+    assert "<code>node.toml</code>" in shown
+    assert "`" not in shown
