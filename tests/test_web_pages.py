@@ -414,7 +414,7 @@ def test_the_lanes_of_a_new_node_begin_with_it_and_not_a_day_before(local):
 
 
 def test_what_to_type_is_shown_as_code(local, monkeypatch):
-    """Backticks are for pages in Markdown: here they were shown to people, and `<` must stay text."""
+    """Backticks are for Markdown: here people saw them. And `<` must stay text."""
     _, client = local
     told = {"reason": "unknown-sensor", "by": "node", "count": 2, "example": ""}
     told |= {"what": "A value <b> is not known.", "do": "Add it to `node.toml <b>`."}
