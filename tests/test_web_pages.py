@@ -28,7 +28,7 @@ from gateway.store import FleetStore
 from gateway.store.database import Database
 from gateway.store.sites import MemberSession
 from gateway.store.tables import COMMANDS
-from gateway.web import label
+from gateway.web import label, node_page
 from gateway.web.app import READ
 from gateway.web.ear import LABELLED_WITHIN
 from gateway.web.label import GRACE_MS, LABELS_WAITING_MAX
@@ -420,3 +420,24 @@ def test_a_node_without_a_configuration_is_shown_what_is_on_the_broker(local):
     assert "[[foreign]]\nfilter = &#34;esp-1/sensor/&lt;b&gt;air" in text
     assert "#" not in site.ear._link.filters
     assert commands(site) == []
+
+
+def test_the_lanes_of_a_new_node_begin_with_it_and_not_a_day_before(local):
+    """A node of two minutes was a sliver at the right edge of two years."""
+    _, client = local
+    for hours in (24, 730 * 24):
+        lanes = client.get(f"/node/farm/n1/lanes?hours={hours}").text
+        widths = [float(found) for found in re.findall(r'width="([\d.]+)"', lanes)]
+        assert max(widths) > 100.0, f"of {node_page.WIDTH}"
+
+
+def test_what_to_type_is_shown_as_code(local, monkeypatch):
+    """Backticks are for Markdown: here people saw them. And `<` must stay text."""
+    _, client = local
+    told = {"reason": "unknown-sensor", "by": "node", "count": 2, "example": ""}
+    told |= {"what": "A value <b> is not known.", "do": "Add it to `node.toml <b>`."}
+    monkeypatch.setattr(node_page, "refusals", lambda *_: [told])
+    shown = client.get("/node/farm/n1").text
+    assert "A value &lt;b&gt; is not known." in shown
+    assert "Add it to <code>node.toml &lt;b&gt;</code>." in shown
+    assert "`" not in shown

@@ -21,6 +21,7 @@ from gateway.web.site import Site
 RANGES = {24: "24 hours", 7 * 24: "7 days", 90 * 24: "90 days", 730 * 24: "2 years"}
 BY_MINUTE_H = 72  # a longer stretch has more minutes than a screen has columns
 WIDTH = 1_000  # of a lane, in units of its own
+MARGIN_MS = 2 * MINUTE_MS  # before the first event, as in charts.js
 _REASONS: dict[str, Reason] = {
     each.value: each for table in reversed(TABLES) for each in table
 }  # fmt: skip
@@ -149,10 +150,12 @@ def lanes_part(site: Site, request: Request) -> Response:
 
 
 def lanes(site: Site, view: View, key: NodeKey, hours: int) -> list[Lane]:
-    """One lane for each role, by name."""
-    events = site.book.ask(lambda context: context.store.lives_of(key))
-    until = int(time.time() * 1000)
-    return drawn_lanes(view.ordered_sensors(key), events, until - hours * HOUR_MS, until)
+    """One lane for each role, by name; like the charts, they begin where there is something."""
+    events = list(site.book.ask(lambda context: context.store.lives_of(key)))
+    sensors, until = view.ordered_sensors(key), int(time.time() * 1000)
+    known = [*(each.at_ms for each in events), *(each.since_ms for each in sensors)]
+    since = max(until - hours * HOUR_MS, min(known, default=until) - MARGIN_MS)
+    return drawn_lanes(sensors, events, min(since, until - MARGIN_MS), until)
 
 
 def drawn_lanes(

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -43,8 +44,19 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(percent=percent, moment=moment, iso=_iso, counted=_counted)
+    found.filters.update(percent=percent, moment=moment, iso=_iso, counted=_counted, code=_code)
     return found
+
+
+def _code(text: str) -> Markup:
+    """What stands between backticks is shown as code.
+
+    >>> _code("run `check` <now>")
+    Markup('run <code>check</code> &lt;now&gt;')
+    """
+    parts = text.split("`")
+    shown = (f"<code>{escape(p)}</code>" if n % 2 else str(escape(p)) for n, p in enumerate(parts))
+    return Markup("".join(shown))
 
 
 def _iso(ms: int) -> str:
