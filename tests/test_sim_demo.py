@@ -33,7 +33,7 @@ from firmware_sim.scenario.scenario import load_scenario
 from firmware_sim.scenario.score import MODELS, Score
 from firmware_sim.scenario.script import Script
 
-WAIT_S = 120.0  # for a busy machine; nothing is judged by its speed
+WAIT_S = 300.0  # for a busy machine; nothing is judged by its speed
 SHORT = ("rolling_replacement", "--nodes", "2", "--readings", "60", "--speed", "15")
 HAS_PROC = Path("/proc/self/cmdline").exists()
 

@@ -30,7 +30,7 @@ from gateway.store import DatabaseError, FleetStore
 
 SOURCE = "box"
 START_S = 60.0  # for a slow machine to start everything
-SETTLE_S = 30.0  # after the last reading
+SETTLE_S = 120.0  # after the last reading, on a busy machine
 PENDING_MAX = 128  # readings on their way: a slow machine slows the sensors down
 CONNECTED = "connected"  # a line of the gateway's log
 LOOK_S = 0.5  # between two looks into the gateway's database
