@@ -88,7 +88,7 @@ def test_every_secret_is_its_owners_alone_and_everything_loads(tmp_path, capsys)
         found = load_node(file, {})
         assert (found.node.site, found.node.node, found.gateway_keys) == ("street", node, (public,))
         assert read_credentials(found.broker.credentials)[0] == f"street.{node}"
-    assert "1 trusted keys" in capsys.readouterr().out
+    assert "1 trusted key" in capsys.readouterr().out
     assert sorted(contents(folder)) == FILES
 
 

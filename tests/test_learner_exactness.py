@@ -15,8 +15,8 @@ X, Y = Stream(width=12, condition=1e2, seed=3).take(360)
 X = X.astype(np.float64)
 
 
-def close(learner, expected):
-    return all(relative(g, e) < EXACT for g, e in zip(learner.weights(), expected, strict=True))
+def close(learner, expected, tolerance=EXACT):
+    return all(relative(g, e) < tolerance for g, e in zip(learner.weights(), expected, strict=True))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 64])
@@ -28,9 +28,13 @@ def test_learning_one_by_one_or_in_batches_equals_the_direct_solve(
     """Also in batches that do not divide the readings, and with nothing that vanishes."""
     learner = exact(vanishing, 12 - vanishing, 3, lam=lam, rho=rho)
     learner.learn_many(X, Y, batch=batch)
-    assert close(learner, eq4(X, Y, 3, vanishing, lam, rho))
+    # The first step from the ridge solves with I + Uᵀ U/ρ, of about this condition: 64 readings are
+    # off by 7e-10 on x86-64, and by 1.2e-9 on arm64, whose BLAS adds in another order.
+    condition = batch * (1 + 2 * lam) * 12 / rho
+    tolerance = max(EXACT, np.finfo(float).eps * condition)
+    assert close(learner, eq4(X, Y, 3, vanishing, lam, rho), tolerance)
     A = eq5(X.T @ X, vanishing, lam, rho)
-    assert relative(learner.inverse(), np.linalg.inv(A)) < EXACT
+    assert relative(learner.inverse(), np.linalg.inv(A)) < tolerance
 
 
 def test_the_step_is_proposition_2_with_its_three_columns():

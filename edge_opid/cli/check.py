@@ -119,7 +119,8 @@ def describe(config: ServiceConfig) -> Iterator[str]:
     for truth in node.truth:
         yield f"  truth {_truth(truth)}"
     yield f"broker {_broker(config.broker)}"
-    trusted = f"{len(config.gateway_keys)} trusted keys" if config.gateway_keys else "none trusted"
+    keys = len(config.gateway_keys)
+    trusted = f"{keys} trusted key{'s' if keys > 1 else ''}" if keys else "none trusted"
     yield f"gateway: {trusted}"
     yield f"state in {config.state_folder}, at most 8 MiB of journal and two snapshots"
     if config.state_must_exist:
