@@ -271,7 +271,7 @@ def parse_json(payload: bytes, what: str, at_most: int) -> dict[str, Any]:
     >>> parse_json(b'{"label": NaN}', "label", 100)
     Traceback (most recent call last):
     ...
-    edge_opid.errors.WireError: label must be JSON: NaN is no number
+    edge_opid.errors.WireError: label must be JSON: NaN is not a number
     """
     _check_size(len(payload), at_most, what)
     try:

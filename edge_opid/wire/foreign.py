@@ -142,7 +142,7 @@ class TruthTopic:
     >>> door.label_in(b"unavailable")
     Traceback (most recent call last):
     ...
-    edge_opid.errors.WireError: 'unavailable' of 'stat/door/STATE' means no class; known are \
+    edge_opid.errors.WireError: 'unavailable' of 'stat/door/STATE' is no class; known are \
 ['on', 'off']
     """
 
