@@ -169,7 +169,8 @@ class Source:
         """Until the broker has taken us, or not, or for a while; see above for when that raises."""
         deadline = self._monotonic() + self._config.connect_s
         while self._is_unanswered() and (left := deadline - self._monotonic()) > 0:
-            delivery = self._link.poll(left)  # returns when there is an event, too
+            # It returns for an event, too, but not for one that came before it was called.
+            delivery = self._link.poll(min(left, PUMP_S))
             with self._lock:
                 if delivery is not None:
                     self._try(partial(self._hear, delivery))
