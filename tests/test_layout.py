@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.oracle import Stream, eq4, relative
 
@@ -338,6 +338,7 @@ ANY_VALUE = st.one_of(
     st.dictionaries(st.sampled_from(["temp", "co2", "pm25"]), ANY_VALUE),
     st.sampled_from([0.5, 8.0, 1e7]),
 )
+@example({"temp": 50_000_020.0, "pm25": 4_000_013.0}, 1e7)  # one beyond the gate, one only absurd
 def test_the_c_file_encodes_what_numpy_encodes_to_the_bit(values, gate):
     """Missing, at the gate, absurd, on a knot: the columns are the learners' input."""
     encoder = Layout(AIR, vanishing=["co2"], gate=gate).encoder

@@ -90,8 +90,9 @@ class Encoder:
         gated: tuple[int, ...] = ()
         # fmax passes over the NaN of missing sensors; with none present it is NaN, and not above.
         if np.fmax.reduce(sizes) >= self._gate:
-            gated = tuple(np.flatnonzero(sizes >= self._gate).tolist())
-            z[sizes > ABSURD], complete = np.nan, False
+            beyond = sizes >= self._gate
+            gated = tuple(np.flatnonzero(beyond).tolist())
+            z[beyond & (sizes > ABSURD)], complete = np.nan, False
             np.clip(z, -self._gate, self._gate, out=z)  # NaN stays
         x = np.empty(self._width, np.float32)
         if self._waves is not None:

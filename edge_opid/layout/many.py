@@ -101,7 +101,8 @@ class ManyEncoder:
             row = int(np.flatnonzero(np.isinf(values))[0])
             sentence = f"sensor {name!r} is {values[row]} in row {row}: expected a finite number"
             raise ReadingError(Refusal("non-finite", sentence))
-        z[np.abs(z) > ABSURD] = np.nan
+        sizes = np.abs(z)
+        z[(sizes >= gate) & (sizes > ABSURD)] = np.nan
         np.clip(z, -gate, gate, out=z)  # NaN stays
         return len(z) - int(np.count_nonzero(np.isnan(z)))
 
