@@ -23,6 +23,8 @@ from gateway.fitting.pooling import Member, fault_of
 from gateway.registry import LayoutRecord, SummaryRecord
 from gateway.registry.columns import columns_of, layout_in
 
+NEW = "new"  # the one sensor of a layout that only knows the new one
+
 
 @dataclass(frozen=True, eq=False)
 class LongMemory:
@@ -47,16 +49,12 @@ class LongMemory:
             return None
         try:
             x = self.layout.encode(known)
-            replaced = x.copy()
-            replaced[span.start : span.stop] = _alone(new, self.layout.gate).encode({NEW: value})[
-                :-1
-            ]
+            columns = _alone(new, self.layout.gate).encode({NEW: value})[:-1]  # less the bias
         except OpidError:
             return None
+        replaced = x.copy()
+        replaced[span.start : span.stop] = columns
         return bool((x @ self.weights).argmax() == (replaced @ self.weights).argmax())
-
-
-NEW = "new"
 
 
 @lru_cache(maxsize=256)  # a sensor that has been measured stays as it is
