@@ -173,7 +173,7 @@ $(VENV)/.release: $(VENV)/.installed
 deb: $(VENV)/.release  ## the node as a Debian package, from the wheels that `make wheels` left in dist
 	$(BIN)/python -m release.deb
 
-pi: setup  ## a Raspberry Pi in an emulator: the README's steps, 64 MB, kills, pulled plugs (root; ARCH=armhf; PULLS, POINTS)
+pi: setup  ## two Raspberry Pis in an emulator: the README's steps, 64 MB, kills, pulled plugs (root; ARCH=armhf: one; PULLS, POINTS)
 	$(BIN)/python -m emulation $(if $(ARCH),--arch $(ARCH)) $(if $(PULLS),--pulls $(PULLS)) $(if $(POINTS),--points $(POINTS))
 
 arm: setup  ## the C file's bits and the tests of learner, wire, layout, store and node on emulated ARM (root; ARCH=arm64)

@@ -2,6 +2,9 @@
 
     python -m emulation [--arch arm64] [--pulls 20] [--points 1000] [--readings 1200] [--anew]
 
+Without `--arch` there are two, 64 and 32 bits, side by side: an emulated machine is busy with one
+thing most of the time. For each:
+
 1. A Debian image is made, once (`image`).
 2. It boots, and the README's lines are carried out in it; the node is looked at (`trials`).
 3. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
@@ -20,6 +23,7 @@ import argparse
 import functools
 import hashlib
 import json
+import multiprocessing
 import re
 import shutil
 import signal
@@ -67,12 +71,24 @@ class Bench:
     def once(self, name: str, do: Callable[[], Part], **asked: int) -> Part:
         """What a part has found: now, or when it was done with what is asked for."""
         if name not in self.found or self.found[name]["asked"] != asked:
-            print(f"{name} …", flush=True)
+            self.say(f"{name} …")
             began = time.monotonic()
             found = do() | {"asked": asked, "minutes": (time.monotonic() - began) / 60}
             self.found[name] = found
             self._notes.write_text(json.dumps(self.found, indent=1, ensure_ascii=False))
         return self.found[name]
+
+    def say(self, line: str) -> None:
+        """Something that a person who waits wants to know, beside what another machine says."""
+        print(f"{self.architecture.debian}: {line}", flush=True)
+
+    def told(self, found: Iterable[Found]) -> list[list[str]]:
+        """Lines of the table, said as they come."""
+        lines = []
+        for each in found:
+            self.say(f"  {each.what:60} {each.figure}")
+            lines.append([each.what, each.figure])
+        return lines
 
     def lines(self) -> list[Found]:
         """What was done in a machine or with its programs, and what was found."""
@@ -122,7 +138,7 @@ class Bench:
         disk_of(None, state, STATE_MB, "state")
         with self.machine([self.dist(), Disk(state)]) as machine:
             trials = Trials(machine, self.fresh("day-one"))
-            lines = told(trials.run())
+            lines = self.told(trials.run())
             trials.configure(world.settings())  # for the days that follow
             machine.shut_down(WAIT_S)
         return {"lines": lines}
@@ -134,11 +150,11 @@ class Bench:
         disk_of(None, state, STATE_MB, "state")
         with self.machine([self.dist(), Disk(state)], root) as machine:
             trials = Trials(machine, self.fresh("upkeep"))
-            return {"lines": told(Upkeep(trials, self.architecture, state).run())}
+            return {"lines": self.told(Upkeep(trials, self.architecture, state).run())}
 
     def debian12(self) -> Part:
         """The pages' lines for who has the older Debian."""
-        return {"lines": told(debian12.run(self.architecture))}
+        return {"lines": self.told(debian12.run(self.architecture))}
 
     def machine(self, disks: list[Disk], root: Path | None = None) -> Machine:
         """The machine with these disks beside its own."""
@@ -200,15 +216,6 @@ class Bench:
         return dict(crash_points.survive(first, log, noted, life["boot"], points))
 
 
-def told(found: Iterable[Found]) -> list[list[str]]:
-    """Lines of the table, printed as they come."""
-    lines = []
-    for each in found:
-        print(f"  {each.what:60} {each.figure}", flush=True)
-        lines.append([each.what, each.figure])
-    return lines
-
-
 def packages(architecture: Architecture) -> list[Path]:
     """What of ours is installed in the machine: its package and its wheel."""
     debs = [*DIST.glob(f"opid-node_*_{architecture.debian}.deb")]
@@ -265,33 +272,63 @@ def table(bench: Bench) -> list[Found]:
     return lines
 
 
-def main() -> int:
-    """Do what remains to be done, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--arch", choices=ARCHITECTURES, default="arm64")
-    parser.add_argument("--pulls", type=int, default=20, help="in all")
-    parser.add_argument("--points", type=int, default=1_000)
-    parser.add_argument("--readings", type=int, default=1_200, help="of the life that is logged")
-    parser.add_argument("--rate", type=float, default=10.0, help="readings a second, while pulled")
-    parser.add_argument("--anew", action="store_true", help="forget what was found")
-    given = parser.parse_args()
+def report(bench: Bench) -> bool:
+    """Print everything found; whether anything is wrong."""
+    for line in table(bench):
+        print(f"{line.what:70} {line.figure}")
+    untyped = bench.untyped()
+    for each in untyped:
+        print(f"not typed, since a page has changed (--anew): {each}")
+    return bool(untyped) or any(bench.found.get("points", {}).get(name) for name in WRONG)
+
+
+def carry_out(name: str, given: argparse.Namespace) -> None:
+    """Do what remains to be done with one machine."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the emulator is ended, too
-    if not any(DIST.glob(f"opid-node_*_{given.arch}.deb")):
-        sys.stderr.write(f"emulation: no package for {given.arch} in {DIST}: make wheels deb\n")
-        return 2
-    bench = Bench(ARCHITECTURES[given.arch], given.anew)
+    bench = Bench(ARCHITECTURES[name], given.anew)
+    bench.say("image …")
     bench.image()
     bench.once("day one", bench.day_one)
     bench.once("upkeep", bench.upkeep)
     bench.once("debian 12", bench.debian12)
     life = bench.once("life", lambda: bench.life(given.readings), readings=given.readings)
-    points = bench.once("points", lambda: bench.points(life, given.points), points=given.points)
+    bench.once("points", lambda: bench.points(life, given.points), points=given.points)
     bench.pull_until(given.pulls, given.rate)
-    for line in table(bench):
-        print(f"{line.what:70} {line.figure}")
-    for untyped in bench.untyped():
-        print(f"not typed, since a page has changed (--anew): {untyped}")
-    return int(bool(bench.untyped()) or any(points.get(name) for name in WRONG))
+
+
+def side_by_side(names: Iterable[str], work: Callable[[str], None]) -> list[str]:
+    """Each machine in a process of its own, which ends with this one; those that succeeded."""
+    processes = {
+        name: multiprocessing.Process(target=work, args=(name,), daemon=True) for name in names
+    }
+    for each in processes.values():
+        each.start()
+    for each in processes.values():
+        each.join()
+    return [name for name, each in processes.items() if not each.exitcode]
+
+
+def main() -> int:
+    """Do what remains to be done, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", choices=ARCHITECTURES, help="this machine alone")
+    parser.add_argument("--pulls", type=int, default=20, help="of each machine, in all")
+    parser.add_argument("--points", type=int, default=1_000)
+    parser.add_argument("--readings", type=int, default=1_200, help="of the life that is logged")
+    parser.add_argument("--rate", type=float, default=10.0, help="readings a second, while pulled")
+    parser.add_argument("--anew", action="store_true", help="forget what was found")
+    given = parser.parse_args()
+    names = [given.arch] if given.arch else [*ARCHITECTURES]
+    for name in names:
+        if not any(DIST.glob(f"opid-node_*_{name}.deb")):
+            sys.stderr.write(f"emulation: no package for {name} in {DIST}: make wheels deb\n")
+            return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the others
+    whole = side_by_side(names, functools.partial(carry_out, given=given))
+    wrong = [report(Bench(ARCHITECTURES[name], anew=False)) for name in whole]
+    for name in set(names) - set(whole):
+        sys.stderr.write(f"emulation: {name} came to no end; what succeeded is kept\n")
+    return int(whole != names or any(wrong))
 
 
 if __name__ == "__main__":

@@ -204,6 +204,17 @@ def test_a_part_that_failed_is_not_kept(bench):
     assert "day one" not in bench().found
 
 
+def only_64_bits_work(name):
+    """Stands for the work on one machine, in a process of its own."""
+    if name != "arm64":
+        raise SystemExit(f"{name} does not boot")
+
+
+def test_a_machine_that_fails_leaves_the_other_one_alone():
+    """An hour of pulled plugs is not thrown away because the other architecture has a fault."""
+    assert make_pi.side_by_side(["armhf", "arm64"], only_64_bits_work) == ["arm64"]
+
+
 def test_pulls_of_earlier_runs_count(bench, monkeypatch):
     """Two pulls, and then twenty are asked for: eighteen more, each row with another seed."""
     rows = []
