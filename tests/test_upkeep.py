@@ -385,7 +385,32 @@ def test_accounts_of_a_site_with_its_own_broker_are_in_that_brokers_file(tmp_pat
     assert (fleet / central).read_text() == names
 
 
-@pytest.mark.parametrize("site", ["operator", "homeassistant", "gateway-hall"])
+def test_the_password_of_a_bridge_is_renewed_where_the_sites_broker_reads_it(tmp_path, capsys):
+    """It was refused as an account that init had not created, and listed in the same line. A site
+    that is given up is removed, and gets another password if it comes again.
+    """
+    fleet, plan = tmp_path / "fleet", replace(PLAN, site_broker="192.168.7.2")
+    conf = fleet / "sites/street/bridge.conf"
+    initialise(fleet, plan)
+    before, text = passwords(fleet), conf.read_text()
+    assert main(["account", "renew", str(fleet), "bridge-street"]) == 0
+    said, after = capsys.readouterr().out, passwords(fleet)
+    assert f"copy {conf} to the site's broker as /etc/opid-broker/bridge.conf" in said
+    assert "restart the site's broker" in said
+    assert [name for name in before if before[name] != after[name]] == ["bridge-street"]
+    assert before.keys() == after.keys()
+    renewed = text.replace(before["bridge-street"], after["bridge-street"])
+    assert conf.read_text() == renewed != text
+    assert main(["account", "remove", str(fleet), "bridge-street"]) == 0
+    assert before.keys() - passwords(fleet).keys() == {"bridge-street"}
+    again = ["init", str(fleet), "--add-nodes", "--group", PLAN.group, "--node", "west"]
+    assert main([*again, "--site-broker", "192.168.7.2"]) == 0
+    password = passwords(fleet)["bridge-street"]
+    assert password not in (before["bridge-street"], after["bridge-street"])
+    assert f"remote_password {password}\n" in conf.read_text()
+
+
+@pytest.mark.parametrize("site", ["operator", "homeassistant", "gateway-hall", "bridge-hall"])
 def test_a_site_may_be_called_as_an_account_is(tmp_path, capsys, site):
     """Removing `operator` took the passwords of all nodes of the site `operator`; and nodes of a
     site `gateway-hall` were taken for gateways, which nobody may remove.

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from gateway.cli.output import Terminal
-from gateway.setup.accounts import password_file, remove_account, renew_account
+from gateway.setup.accounts import is_bridge, password_file, remove_account, renew_account
 from gateway.setup.initialise import PASSWORDS, SITE_HOME
 
 RELOAD = "- reload the broker's files: systemctl reload mosquitto (or SIGHUP)"
@@ -15,16 +15,13 @@ RELOAD = "- reload the broker's files: systemctl reload mosquitto (or SIGHUP)"
 def renew(given: Namespace, screen: Terminal) -> int:
     """A new password for one name; the old one holds until the broker reads its files again."""
     file = renew_account(given.folder, given.name)
-    screen.lines(
-        [
-            f"wrote {file}",
-            "",
-            "what remains to be done:",
-            f"- put {file.name} where {given.name} reads it",
-            *_reload(given),
-            f"- restart {given.name}",
-        ]
-    )
+    if is_bridge(given.name):
+        carry = f"copy {file} to the site's broker as {SITE_HOME}/{file.name}"
+        reader = "the site's broker"
+    else:
+        carry, reader = f"put {file.name} where {given.name} reads it", given.name
+    steps = [f"- {carry}", *_reload(given), f"- restart {reader}"]
+    screen.lines([f"wrote {file}", "", "what remains to be done:", *steps])
     return 0
 
 

@@ -2,20 +2,23 @@
 
 The credentials are written first and the broker's file second, as `init` does: cut off in between,
 the old password still holds, and the same call again makes another one. Credentials of a removed
-name go first, too: left behind, they would be those of the next node of that name.
+name go first, too: left behind, they would be those of the next node of that name. The password by
+which a site's broker logs in at the central one stands in its `bridge.conf` as well.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path, PurePosixPath
 
 from gateway.setup.file_writer import SECRET, FolderError, open_writer
 from gateway.setup.initialise import PASSWORD_BYTES, PASSWORDS
 from gateway.setup.mosquitto_files import ended, names_in, password_line
-from gateway.setup.plan import GATEWAY, HOMEASSISTANT, OPERATOR, WEB
+from gateway.setup.plan import BRIDGE, GATEWAY, HOMEASSISTANT, OPERATOR, WEB
 
 OF_PEOPLE_AND_SERVICES = (GATEWAY, OPERATOR, WEB, HOMEASSISTANT)
+REMOTE_PASSWORD = re.compile(r"(?m)^remote_password .*$")
 
 
 def renew_account(folder: Path, user: str) -> Path:
@@ -26,6 +29,10 @@ def renew_account(folder: Path, user: str) -> Path:
         lines = _lines(writer.read(passwords), user, folder / passwords)
         file, password = credentials_of(user), secrets.token_urlsafe(PASSWORD_BYTES)
         writer.rewrite(file, f"{user}\n{password}\n", SECRET)
+        if is_bridge(user):
+            file = bridge_conf_of(user)
+            text = writer.read(file)
+            writer.rewrite(file, REMOTE_PASSWORD.sub(f"remote_password {password}", text), SECRET)
         place = next(i for i, line in enumerate(lines) if line.startswith(f"{user}:"))
         lines[place] = password_line(user, password)
         writer.rewrite(passwords, "".join(lines), SECRET)
@@ -45,6 +52,8 @@ def remove_account(folder: Path, user: str) -> list[str]:
         kept = [line for line in lines if line.partition(":")[0] not in gone]
         for name in gone:
             writer.discard(credentials_of(name))
+        if is_bridge(user):
+            writer.discard(bridge_conf_of(user))
         writer.rewrite(passwords, "".join(kept), SECRET)
     return gone
 
@@ -61,12 +70,26 @@ def credentials_of(user: str) -> PurePosixPath:
 
     >>> print(credentials_of("gateway"), credentials_of("street.north.attic"))
     keys/gateway.credentials nodes/street-north/attic.credentials
+    >>> print(credentials_of("bridge-hill"))
+    sites/hill/bridge.credentials
     """
+    if is_bridge(user):
+        return bridge_conf_of(user).with_name("bridge.credentials")
     if "." not in user:
         return PurePosixPath("keys") / f"{user}.credentials"
     site, node, *source = user.split(".")
     name = f"{source[0]}.credentials" if source else "credentials"
     return PurePosixPath("nodes") / f"{site}-{node}" / name
+
+
+def is_bridge(user: str) -> bool:
+    """Whether the broker of a site logs in at the central one by this name."""
+    return "." not in user and user.startswith(f"{BRIDGE}-")
+
+
+def bridge_conf_of(user: str) -> PurePosixPath:
+    """What the broker of that site reads."""
+    return PurePosixPath("sites") / user.removeprefix(f"{BRIDGE}-") / "bridge.conf"
 
 
 def _folder_of_a_fleet(folder: Path) -> Path:
@@ -88,7 +111,7 @@ def _is_source_of(user: str, name: str) -> bool:
 
 def _lines(passwords: str, user: str, file: Path) -> list[str]:
     known = names_in(passwords)
-    ours = user in OF_PEOPLE_AND_SERVICES or _is_gateway_of_a_site(user)
+    ours = user in OF_PEOPLE_AND_SERVICES or _is_gateway_of_a_site(user) or is_bridge(user)
     ours |= 1 <= user.count(".") <= 2
     if user not in known or not ours:
         raise FolderError(
