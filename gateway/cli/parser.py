@@ -384,7 +384,9 @@ def _upkeep(verbs: Verbs) -> None:
         each = _verb(account, name, does, words)
         each.add_argument("folder", type=Path, metavar="FOLDER", help="the folder created by init")
         each.add_argument(
-            "name", metavar="NAME", help="gateway, operator, web, homeassistant, SITE.NODE[.SOURCE]"
+            "name",
+            metavar="NAME",
+            help="gateway, operator, web, homeassistant, SITE.NODE[.SOURCE], bridge-SITE",
         )
     for name, does, words, file in (
         (
