@@ -177,7 +177,7 @@ pi: setup  ## two Raspberry Pis in an emulator: the README's steps, 64 MB, kills
 	$(BIN)/python -m emulation $(if $(ARCH),--arch $(ARCH)) $(if $(PULLS),--pulls $(PULLS)) $(if $(POINTS),--points $(POINTS))
 
 arm: setup  ## the C file's bits and the tests of learner, wire, layout, store and node on emulated ARM (root; ARCH=arm64)
-	sh .ci/arm
+	$(BIN)/python -m emulation.golden $(if $(ARCH),--arch $(ARCH))
 	$(BIN)/python -m emulation.suite $(if $(ARCH),--arch $(ARCH))
 
 clean:  ## remove the environment and everything built

@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from emulation import crash_points, debian12, plug, world
+from emulation import DIST, crash_points, debian12, plug, world
 from emulation.architectures import ARCHITECTURES, Architecture
 from emulation.debian import CACHE
 from emulation.image import Image, bootable, copy_of, disk_of
@@ -45,8 +45,6 @@ from emulation.pages import lines_for, without_comment
 from emulation.trials import WAIT_S, Found, Trials, make_certificates
 from emulation.upkeep import Upkeep, model_file
 
-ROOT = Path(__file__).resolve().parents[1]
-DIST = ROOT / "dist"
 STATE_MB = 40  # journal and snapshots need 9 MB
 PYTHON = "3.13"  # trixie's
 LOGGED_RATE = 40.0  # readings a second

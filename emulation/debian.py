@@ -24,6 +24,8 @@ TOOLS = {
     "qemu-system-aarch64": "qemu-system-arm",
     "dpkg-scanpackages": "dpkg-dev",
     "mkfs.ext4": "e2fsprogs",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf",
 }
 LOCKED, LOCKED_S = "Could not get lock", 600
 

@@ -20,11 +20,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from emulation import DIST
 from emulation.architectures import ARCHITECTURES, ARMHF, Architecture
 from emulation.debian import CACHE, extracted, let_kernel_run
 from emulation.machine import MachineError
 from emulation.others import NEEDED, TFLITE, fetched
-from emulation.pages import RASPBERRY_PI, ROOT, WITH_PIP, commands
+from emulation.pages import RASPBERRY_PI, WITH_PIP, commands
 from emulation.trials import Found
 from emulation.upkeep import model_file
 
@@ -147,7 +148,7 @@ def _expanded(word: str) -> list[object]:
     """The wheel that `./edge_opid-*.whl` means: what is in `dist` would be in the home of pi."""
     if not word.startswith("./"):
         return [word]
-    return [*(ROOT / "dist").glob(word.removeprefix("./"))]
+    return [*DIST.glob(word.removeprefix("./"))]
 
 
 def main() -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from emulation import ROOT
+
 README = ROOT / "README.md"
 RASPBERRY_PI = ROOT / "docs/raspberry-pi.md"
 NODE = ROOT / "docs/node.md"

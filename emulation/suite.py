@@ -1,4 +1,4 @@
-"""`make arm`: the tests of learner, wire, layout, store and node on emulated ARM processors.
+"""`make arm`, second half: tests of learner, wire, layout, store and node on emulated processors.
 
     python -m emulation.suite [--arch arm64] [tests/test_layout.py ...]
 
@@ -17,10 +17,11 @@ import sys
 import time
 from pathlib import Path
 
+from emulation import DIST, ROOT
 from emulation.architectures import ARCHITECTURES, Architecture
 from emulation.debian import CACHE, extracted, let_kernel_run
+from emulation.golden import LIBRARY
 
-ROOT = Path(__file__).resolve().parents[1]
 RELEASE = "trixie"
 PACKAGES = (
     "python3",
@@ -54,7 +55,6 @@ CANNOT = {
     "test_store_gone.py": BROKER,
 }
 TREE = ("edge_opid", "gateway", "firmware_sim", "benchmarks", "tests", "pyproject.toml")
-LIBRARY = "edge_opid/native/_compiled.abi3.so"
 
 
 def chosen() -> list[str]:
@@ -71,7 +71,7 @@ def chosen() -> list[str]:
 def tree_for(architecture: Architecture) -> Path:
     """A copy of the tree whose library is that architecture's, not this machine's."""
     tag = architecture.wheel
-    wheels = sorted((ROOT / "dist").glob(f"edge_opid-*-manylinux*_{tag}.whl"))
+    wheels = sorted(DIST.glob(f"edge_opid-*-manylinux*_{tag}.whl"))
     if not wheels:
         raise SystemExit(
             f"emulation.suite: no wheel for {architecture.wheel} in dist/: make wheels"

@@ -18,9 +18,10 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from emulation import DIST, ROOT
 from emulation.debian import need
 from release.archives import Files, read_zip, sha256
-from release.wheels import PROJECT, ROOT, source_date, write_digests
+from release.wheels import PROJECT, source_date, write_digests
 
 HERE = Path(__file__).parent / "debian"
 WHEELS = {
@@ -101,7 +102,7 @@ def pack(files: Files, to: Path, epoch_s: int) -> None:
 def main() -> int:
     """A package for each architecture that has a wheel in the folder, and a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=ROOT / "dist")
+    parser.add_argument("--folder", type=Path, default=DIST)
     folder = parser.parse_args().folder
     need("dpkg-scanpackages")
     epoch_s, made = source_date(), 0

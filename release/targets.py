@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from emulation.architectures import ARM64, ARMHF, Architecture
+from emulation.golden import LIBRARY
 from release.archives import Files
 
-LIBRARY = "edge_opid/native/_compiled.abi3.so"
 ENTRY = "PyInit__compiled"
 SBOM = "edge-opid.cdx.json"
 OLDEST_GLIBC = 17  # 2.17, as manylinux_2_17 promises

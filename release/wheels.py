@@ -29,9 +29,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulation.architectures import ARM64, Architecture
-from emulation.debian import extracted
-from emulation.programs import run_python
+from emulation import DIST, ROOT
+from emulation.architectures import ARM64
+from emulation.golden import GOLDEN, LIBRARY, BitsError, golden_bits, oldest_python
 from release.archives import (
     read_tar,
     read_zip,
@@ -41,15 +41,11 @@ from release.archives import (
     write_zip,
 )
 from release.sbom import bill_of_materials
-from release.targets import ENTRY, LIBRARY, SBOM, TARGETS, Target, WheelError, look_into
+from release.targets import ENTRY, SBOM, TARGETS, Target, WheelError, look_into
 
-ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ROOT / "pyproject.toml"
 PACKAGES = ("edge_opid", "gateway", "firmware_sim")
 BESIDE = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE")
-GOLDEN = [["-P", "-m", f"edge_opid.{each}.golden_bits"] for each in ("learner", "node")]
-RELEASE = "bookworm"  # its Python is 3.11, the oldest that the wheels are for
-GOLDEN_PACKAGES = ("python3", "libpython3-dev", "python3-numpy")
 SMALL = f"-Wl,-s,--gc-sections,-u,{ENTRY}"
 """Without what ziglang brings along and nobody calls (250 kB on 32 bits); but keep the way in."""
 MUSL_LOADER, MUSL_NAME = "lib/ld-musl-aarch64.so.1", "libc.so"
@@ -138,7 +134,7 @@ def compiling_for(target: Target, epoch_s: int) -> dict[str, str]:
 def python_headers(target: Target) -> Path:
     """Python's headers for that machine, in a folder of their own, as C's are the compiler's."""
     assert target.emulated is not None
-    root = golden_root(target.emulated)
+    root = oldest_python(target.emulated)
     (version,) = (each.name for each in (root / "usr/include").glob("python3.*"))
     include = root / "only-python"
     if not include.exists():
@@ -146,12 +142,6 @@ def python_headers(target: Target) -> Path:
         beside = Path(target.emulated.triplet) / version
         shutil.copytree(root / "usr/include" / beside, include / beside)
     return include
-
-
-def golden_root(architecture: Architecture) -> Path:
-    """Debian's oldest Python that we serve, and NumPy."""
-    more = ("musl",) if architecture is ARM64 else ()
-    return extracted(architecture, RELEASE, [*GOLDEN_PACKAGES, *more])
 
 
 def try_out(wheel: Path, target: Target) -> str:
@@ -164,31 +154,28 @@ def try_out(wheel: Path, target: Target) -> str:
             for each in GOLDEN:
                 run([sys.executable, *each], environment, cwd=unpacked)
             return f"bits ok, Python {sys.version_info.major}.{sys.version_info.minor}"
-        root, libraries = golden_root(target.emulated), []
+        libraries = []
         if target.is_musl:
             load_with_musl(unpacked)
-            libraries = [stand_in_for_musl(root, Path(name) / "libraries")]
-        for each in GOLDEN:
-            done = run_python(
-                target.emulated, root, each, path=[unpacked], libraries=libraries, check=False
-            )
-            if done.returncode:
-                emulator = target.emulated.user_emulator
-                raise WheelError(f"{wheel.name} under {emulator}:\n{done.stdout}")
+            libraries = [stand_in_for_musl(Path(name) / "libraries")]
+        try:
+            golden_bits(target.emulated, unpacked, libraries)
+        except BitsError as wrong:
+            raise WheelError(f"{wheel.name}: {wrong}") from wrong
         loaded = "musl loads it; bits ok with glibc" if target.is_musl else "bits ok"
         return f"{loaded}, emulated, Python 3.11"
 
 
-def stand_in_for_musl(root: Path, folder: Path) -> Path:
+def stand_in_for_musl(folder: Path) -> Path:
     """A folder in which glibc has musl's name: the loader finds that it has it already."""
     folder.mkdir()
-    (folder / MUSL_NAME).symlink_to(root / "lib" / ARM64.triplet / "libc.so.6")
+    (folder / MUSL_NAME).symlink_to(oldest_python(ARM64) / "lib" / ARM64.triplet / "libc.so.6")
     return folder
 
 
 def load_with_musl(unpacked: Path) -> None:
     """Let musl's loader resolve what the library needs: all but what Python itself will offer."""
-    root = golden_root(ARM64)
+    root = oldest_python(ARM64)
     command = [ARM64.user_emulator, "-L", str(root), str(root / MUSL_LOADER), "--list"]
     done = subprocess.run(
         [*command, str(unpacked / LIBRARY)], capture_output=True, text=True, check=False
@@ -203,7 +190,7 @@ def load_with_musl(unpacked: Path) -> None:
 def main() -> int:
     """Build, look, run, build again, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=ROOT / "dist")
+    parser.add_argument("--folder", type=Path, default=DIST)
     parser.add_argument("--once", action="store_true", help="do not build a second time")
     parser.add_argument("--not-run", action="store_true", help="do not run the golden bits")
     given = parser.parse_args()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from edge_opid.config.service import parse_config
+from emulation import ROOT, debian, world
 from emulation import __main__ as make_pi
-from emulation import debian, world
 from emulation.architectures import ARCHITECTURES, ARM64
 from emulation.crash_points import must_have
 from emulation.pages import (
@@ -20,7 +20,6 @@ from emulation.pages import (
     PROMPT,
     RASPBERRY_PI,
     README,
-    ROOT,
     TFLITE,
     UPGRADE,
     commands,
