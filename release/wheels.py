@@ -40,7 +40,6 @@ from release.archives import (
     write_tar_gz,
     write_zip,
 )
-from release.sbom import bill_of_materials
 from release.targets import ENTRY, SBOM, TARGETS, Target, WheelError, look_into
 
 PROJECT = ROOT / "pyproject.toml"
@@ -62,6 +61,8 @@ def source_date() -> int:
 
 def build(target: Target, source: Path, into: Path, epoch_s: int) -> Path:
     """The wheel for one kind of machine, from a copy of the sources."""
+    from release.sbom import bill_of_materials  # noqa: PLC0415 - for who builds wheels
+
     with tempfile.TemporaryDirectory() as name:
         copy, plain = Path(name) / "source", Path(name) / "plain"
         shutil.copytree(source, copy)
