@@ -33,6 +33,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from emulation import DIST, crash_points, debian12, plug, world
@@ -187,6 +188,7 @@ class Bench:
             "while starting": found.at_boot,
             "readings": found.readings,
             "sent again": found.sent_again,
+            "to first prediction": [round(each, 1) for each in found.first_prediction_s],
             "to first acknowledgement": [round(each, 1) for each in found.first_ack_s],
         }
 
@@ -245,13 +247,14 @@ def table(bench: Bench) -> list[Found]:
     lines = bench.lines()
     if rows:
         sums = {key: sum(row[key] for row in rows) for key in ("pulls", "readings", "sent again")}
-        firsts = sorted(each for row in rows for each in row["to first acknowledgement"])
         figure = f"{sums['readings']} readings, 0 lost, 0 twice, bits equal"
         lines.append(Found(f"{sums['pulls']} plug pulls", figure))
         again = sums["sent again"] / sums["readings"]
         lines.append(Found("repetitions per reading, through the pulls", f"{again:.2f}"))
-        middle = firsts[len(firsts) // 2]
-        lines.append(Found("power on to first acknowledgement", f"median {middle:.0f} s"))
+        for what in ("to first prediction", "to first acknowledgement"):
+            times = [each for row in rows for each in row[what]]
+            figure = f"median {median(times):.0f} s, at most {max(times):.0f} s"
+            lines.append(Found(f"power on {what}", figure))
     if "points" in found:
         part = found["points"]
         bad = {name: part.get(name, 0) for name in WRONG}

@@ -17,10 +17,12 @@ from edge_opid.config.service import parse_config
 from edge_opid.node.journal_records import unpack_state
 from edge_opid.service.wiring import open_node
 from edge_opid.source import Source
+from edge_opid.wire import Channel
 from emulation import world
 from emulation.crash_points import mounted
 from emulation.machine import Machine, MachineError
 from emulation.trials import UNIT, WAIT_S, Trials
+from firmware_sim.live.observer import Observer
 from firmware_sim.live.processes import wait_until
 from firmware_sim.live.timeless import but_for_times
 
@@ -35,23 +37,25 @@ class Pulls:
     at_boot: int = 0  # of them, before the node had acknowledged anything in that life
     readings: int = 0
     sent_again: int = 0
-    first_ack_s: list[float] = field(default_factory=list)  # since power on, for each life
+    first_prediction_s: list[float] = field(default_factory=list)  # since power on, for each boot
+    first_ack_s: list[float] = field(default_factory=list)
 
 
 def pull(trials: Trials, state: Path, count: int, rate: float, seed: int) -> Pulls:
     """So many pulls, and one last life in which all is acknowledged; then the state is compared."""
     machine, chance, found = trials.machine, random.Random(seed), Pulls()
-    with trials.source(f"plug-{seed}") as source:
+    topic = str(trials.topics.to(Channel.PREDICTION))
+    with trials.source(f"plug-{seed}") as source, trials.listening(topic) as ear:
         sender = Sender(source, rate)
         sender.start()
         for number in range(count):
             if number:
                 machine.start()
-            _work(machine, sender, found, chance if number else None)
+            _work(machine, sender, ear, found, chance if number else None)
             machine.pull_plug()
             found.pulls += 1
         machine.start()
-        _work(machine, sender, found, None)
+        _work(machine, sender, ear, found, None)
         sender.end()
         wait_until(source.drained, "all is acknowledged", WAIT_S)
         found.readings, found.sent_again, boot = sender.sent, source.resent, source.boot
@@ -64,15 +68,21 @@ def pull(trials: Trials, state: Path, count: int, rate: float, seed: int) -> Pul
     return found
 
 
-def _work(machine: Machine, sender: Sender, found: Pulls, chance: random.Random | None) -> None:
+def _work(
+    machine: Machine, sender: Sender, ear: Observer, found: Pulls, chance: random.Random | None
+) -> None:
     """Let it live until the moment has come: often at work, now and then while it starts."""
     if chance is not None and chance.random() < 0.2:
         found.at_boot += 1
         time.sleep(chance.uniform(0.0, 1.2 * max(found.first_ack_s, default=60.0)))
         return
-    before = sender.answers
-    wait_until(lambda: sender.answers > before, "the node gets on", WAIT_S, pause_s=0.1)
-    found.first_ack_s.append(machine.since_power_on())
+    heard, answers = len(ear.heard[Channel.PREDICTION]), sender.answers
+    wait_until(lambda: len(ear.heard[Channel.PREDICTION]) > heard, "a prediction", WAIT_S)
+    predicted_s = machine.since_power_on()
+    wait_until(lambda: sender.answers > answers, "the node gets on", WAIT_S, pause_s=0.1)
+    if machine.boots > 1:  # the first time it had been up before it was given this work
+        found.first_prediction_s.append(predicted_s)
+        found.first_ack_s.append(machine.since_power_on())
     time.sleep(0.0 if chance is None else chance.uniform(0.0, LONGEST_S))
 
 

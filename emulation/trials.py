@@ -56,6 +56,8 @@ max_queued_messages 100000
 """
 MEMORY = f"/sys/fs/cgroup/system.slice/{UNIT}.service/memory"
 READINGS_WITH_TLS = 300
+AGAIN_S = 5.0
+"""Clients on the host try again soon: the emulator takes connections before the machine does."""
 FSTAB = f"LABEL=state {world.STATE} ext4 noatime,nofail 0 2"
 
 
@@ -157,17 +159,16 @@ class Trials:
         """Somebody on the host who hears these topics of the machine's broker."""
         files = TlsFiles(ca=self.folder / "dist/tls/ca.pem") if tls else None
         port = self.machine.tls_port if tls else self.machine.port
-        options = MqttOptions(client_id="ear", host="localhost", port=port, tls=files)
+        options = MqttOptions(
+            client_id="ear", host="localhost", port=port, tls=files, reconnect_most_s=AGAIN_S
+        )
         with Observer(options, filters) as ear:
             yield ear
 
     def source(self, spool: str) -> Source:
-        """A script on the host that sends to the node of this machine.
-
-        It tries again soon: the emulator takes its connections before the machine does.
-        """
+        """A script on the host that sends to the node of this machine."""
         broker = MqttOptions(
-            client_id="script", host="127.0.0.1", port=self.machine.port, reconnect_most_s=5.0
+            client_id="script", host="127.0.0.1", port=self.machine.port, reconnect_most_s=AGAIN_S
         )
         folder = self.folder / spool
         return connect(world.SITE, world.NODE, world.SOURCE, folder, broker, leave_s=120.0)
