@@ -44,7 +44,7 @@ from emulation.machine import Disk, Machine
 from emulation.others import LITERT, NEEDED, fetched
 from emulation.pages import lines_for, without_comment
 from emulation.trials import WAIT_S, Found, Trials, make_certificates
-from emulation.upkeep import Upkeep, model_file
+from emulation.upkeep import GIVEN_UP, Upkeep, model_file
 
 STATE_MB = 40  # journal and snapshots need 9 MB
 PYTHON = "3.13"  # trixie's
@@ -231,10 +231,11 @@ def digest(files: Iterable[Path]) -> str:
 
 
 def make_newer(package: Path, folder: Path) -> None:
-    """The same package as a newer version, which is what an upgrade needs."""
+    """The same package as a newer version, which has given up a folder that no node loads."""
     folder.mkdir()
     with tempfile.TemporaryDirectory() as name:
         subprocess.run(["dpkg-deb", "--raw-extract", str(package), name], check=True)
+        shutil.rmtree(Path(name + GIVEN_UP))
         control = Path(name, "DEBIAN/control")
         control.write_text(re.sub(r"(?m)^(Version: .*)$", r"\1+newer", control.read_text()))
         build = ["dpkg-deb", "--root-owner-group", "--build", name, str(folder / package.name)]

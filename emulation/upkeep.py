@@ -28,6 +28,8 @@ from firmware_sim.live.processes import wait_until
 from gateway.tflite import matrix_to_tflite
 
 A_FEW = 60  # readings between two changes
+MODULES = "/usr/lib/python3/dist-packages/edge_opid"
+GIVEN_UP = f"{MODULES}/testing"  # by the newer package: what Python compiled there must go, too
 KEPT = f"test -s /etc/opid-node/node.toml && ls -d {world.STATE}/[!l]*"  # but for lost+found
 GONE = (
     f'test -z "$(find {world.STATE} -mindepth 1 2>/dev/null)"'
@@ -83,11 +85,12 @@ class Upkeep:
             self.typed("sudo apt install /mnt/dist/newer/*.deb")
             if self.version() == old or self._trials.show("MainPID") == process:
                 raise MachineError(f"still {old}, or the old process, after the upgrade")
+            self._machine.run(f"test ! -e {GIVEN_UP}")
             self._trials.is_up()
             teller.tell()
             yield Found("package upgraded", f"{old} to {self.version()}, restarted")
             self.typed(f"sudo apt remove {UNIT}")
-            self._machine.run(f"{KEPT} && ! command -v {UNIT}")
+            self._machine.run(f"{KEPT} && test ! -e {MODULES} && ! command -v {UNIT}")
             if self._trials.show("ActiveState") != "inactive":
                 raise MachineError("the node is still there after its package was removed")
             yield Found("package removed", "stopped; configuration and state kept")
