@@ -24,15 +24,17 @@ TOOLS = {
     "qemu-system-aarch64": "qemu-system-arm",
     "dpkg-scanpackages": "dpkg-dev",
     "mkfs.ext4": "e2fsprogs",
-    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
-    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf",
+    # With the C library's headers, which Debian does not count among what a compiler needs.
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross",
 }
 LOCKED, LOCKED_S = "Could not get lock", 600
 
 
 def need(*programs: str) -> None:
     """Install from Debian what is missing of these programs."""
-    missing = sorted({TOOLS[each] for each in programs if shutil.which(each) is None})
+    absent = [TOOLS[each] for each in programs if shutil.which(each) is None]
+    missing = sorted({package for packages in absent for package in packages.split()})
     if missing:
         _apt_get("update", "-qq")
         _apt_get("install", "-y", "-qq", "--no-install-recommends", *missing)

@@ -40,6 +40,18 @@ def oldest_python(architecture: Architecture) -> Path:
     return extracted(architecture, RELEASE, [*PACKAGES, *more])
 
 
+def python_headers(architecture: Architecture) -> Path:
+    """Python's headers for that machine, in a folder of their own, as C's are the compiler's."""
+    root = oldest_python(architecture)
+    (version,) = (each.name for each in (root / "usr/include").glob("python3.*"))
+    include = root / "only-python"
+    if not include.exists():
+        shutil.copytree(root / "usr/include" / version, include)
+        beside = Path(architecture.triplet) / version
+        shutil.copytree(root / "usr/include" / beside, include / beside)
+    return include
+
+
 def golden_bits(
     architecture: Architecture, package: Path, libraries: Sequence[Path] = ()
 ) -> Sequence[str]:
@@ -59,14 +71,13 @@ def compile_with_gcc(architecture: Architecture, package: Path) -> None:
     """A copy of the node's package with its library, as setuptools would have it made there."""
     compiler = f"{architecture.triplet}-gcc"
     need(compiler)
-    headers = oldest_python(architecture) / "usr/include"
-    (version,) = headers.glob("python3.*")
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "edge_opid", package / "edge_opid", ignore=ignored)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     (library,) = project["tool"]["setuptools"]["ext-modules"]
     command = [compiler, *library["extra-compile-args"], "-Wno-psabi", "-fPIC", "-shared"]
-    command += [f"-I{version}", f"-I{headers}", str(ROOT / SOURCE), "-o", str(package / LIBRARY)]
+    command += [f"-I{python_headers(architecture)}", str(ROOT / SOURCE)]
+    command += ["-o", str(package / LIBRARY)]
     subprocess.run(command, check=True)
 
 

@@ -30,6 +30,7 @@ from gateway.tflite import matrix_to_tflite
 A_FEW = 60  # readings between two changes
 MODULES = "/usr/lib/python3/dist-packages/edge_opid"
 GIVEN_UP = f"{MODULES}/testing"  # by the newer package: what Python compiled there must go, too
+MANUAL = "/usr/share/man/man1/opid-node.1.gz"
 KEPT = f"test -s /etc/opid-node/node.toml && ls -d {world.STATE}/[!l]*"  # but for lost+found
 GONE = (
     f'test -z "$(find {world.STATE} -mindepth 1 2>/dev/null)"'
@@ -85,7 +86,9 @@ class Upkeep:
             self.typed("sudo apt install /mnt/dist/newer/*.deb")
             if self.version() == old or self._trials.show("MainPID") == process:
                 raise MachineError(f"still {old}, or the old process, after the upgrade")
-            self._machine.run(f"test ! -e {GIVEN_UP}")
+            self._machine.run(f"test ! -e {GIVEN_UP} && test -s {MANUAL}")
+            if spoilt := self.typed(f"dpkg --verify {UNIT}"):
+                raise MachineError(f"files are not as the package has them:\n{spoilt}")
             self._trials.is_up()
             teller.tell()
             yield Found("package upgraded", f"{old} to {self.version()}, restarted")

@@ -22,7 +22,7 @@ class Target:
     compiler: str  # ziglang's target, and what else it is told
     elf: int  # the machine's number in the header of its programs
     emulated: Architecture | None = None  # None: this machine runs it
-    headers: bool = False  # Python's, of that machine: this one's are for 64 bits
+    headers: Architecture | None = None  # whose Python's headers; None: this machine's will do
 
     @property
     def is_musl(self) -> bool:
@@ -43,7 +43,7 @@ TARGETS = (
         compiler="arm-linux-gnueabihf.2.17 -mcpu=cortex_a7",  # Raspberry Pi 2 and newer
         elf=40,
         emulated=ARMHF,
-        headers=True,
+        headers=ARMHF,
     ),
     Target(
         platform="musllinux_1_2_aarch64", compiler="aarch64-linux-musl", elf=183, emulated=ARM64

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from emulation import DIST, ROOT
 from emulation.architectures import ARM64
-from emulation.golden import GOLDEN, LIBRARY, BitsError, golden_bits, oldest_python
+from emulation.golden import GOLDEN, LIBRARY, BitsError, golden_bits, oldest_python, python_headers
 from release.archives import (
     read_tar,
     read_zip,
@@ -121,7 +121,7 @@ def copy_source(to: Path) -> None:
 
 def compiling_for(target: Target, epoch_s: int) -> dict[str, str]:
     """What setuptools has to be told to compile for another machine."""
-    include = f" -I{python_headers(target)}" if target.headers else ""
+    include = f" -I{python_headers(target.headers)}" if target.headers else ""
     zig = f"{sys.executable} -m ziglang cc -target {target.compiler} {SMALL}{include}"
     return {
         **os.environ,
@@ -130,19 +130,6 @@ def compiling_for(target: Target, epoch_s: int) -> dict[str, str]:
         "SOURCE_DATE_EPOCH": str(epoch_s),
         "PYTHONHASHSEED": "0",
     }
-
-
-def python_headers(target: Target) -> Path:
-    """Python's headers for that machine, in a folder of their own, as C's are the compiler's."""
-    assert target.emulated is not None
-    root = oldest_python(target.emulated)
-    (version,) = (each.name for each in (root / "usr/include").glob("python3.*"))
-    include = root / "only-python"
-    if not include.exists():
-        shutil.copytree(root / "usr/include" / version, include)
-        beside = Path(target.emulated.triplet) / version
-        shutil.copytree(root / "usr/include" / beside, include / beside)
-    return include
 
 
 def try_out(wheel: Path, target: Target) -> str:
