@@ -7,8 +7,8 @@ thing most of the time. For each:
 
 1. A Debian image is made, once (`image`).
 2. It boots, and the README's lines are carried out in it; the node is looked at (`trials`).
-3. On a copy of it the package is upgraded, removed and purged, and pip is used (`upkeep`).
-4. The lines for pip are carried out with Debian 12's programs, which are not booted (`debian12`).
+3. On a copy of it the package is upgraded, removed and purged (`upkeep`).
+4. Another machine has its node from pip; and so has one with the Debian before (`with_pip`).
 5. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
 6. The plug is pulled, in rows of at most ten, until there are so many pulls in all (`plug`).
 
@@ -31,24 +31,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from emulation import DIST, crash_points, debian12, plug, world
+from emulation import DIST, crash_points, plug, world
 from emulation.architectures import ARCHITECTURES, Architecture
 from emulation.debian import CACHE
-from emulation.image import Image, bootable, copy_of, disk_of
+from emulation.image import NEWEST, OLDER, Image, bootable, copy_of, disk_of
 from emulation.machine import Disk, Machine
-from emulation.others import LITERT, NEEDED, fetched
+from emulation.others import fetched
 from emulation.pages import lines_for, without_comment
 from emulation.trials import WAIT_S, Found, Trials, make_certificates
-from emulation.upkeep import GIVEN_UP, Upkeep, model_file
+from emulation.upkeep import GIVEN_UP, upkeep
+from emulation.with_pip import model_file, with_pip
 
 STATE_MB = 40  # journal and snapshots need 9 MB
-PYTHON = "3.13"  # trixie's
 LOGGED_RATE = 40.0  # readings a second
+WITH_PIP = {f"pip on {release}": release for release in (NEWEST, OLDER)}
+IN_A_MACHINE = ("day one", "upkeep", *WITH_PIP)  # parts whose lines are those of the table
 ROW = 10  # pulls of one life of the state, before it is compared
 WRONG = ("lost", "twice", "other bits", "quarantined")
 Part = dict[str, Any]
@@ -89,10 +91,18 @@ class Bench:
             lines.append([each.what, each.figure])
         return lines
 
-    def lines(self) -> list[Found]:
-        """What was done in a machine or with its programs, and what was found."""
-        parts = [self.found.get(name, {}) for name in ("day one", "upkeep", "debian 12")]
-        return [Found(*line) for part in parts for line in part.get("lines", [])]
+    def lines(self) -> Iterator[Found]:
+        """What was done in a machine, part by part, and what was found."""
+        for name in IN_A_MACHINE:
+            if name in self.found:
+                yield Found(f"== {name}", f"{self.found[name]['minutes']:.0f} min")
+                yield from (Found(*line) for line in self.found[name]["lines"])
+
+    def minutes(self, *, but: tuple[str, ...] = ()) -> float:
+        """What all parts took together, but for these."""
+        names = self.found.keys() - {"of", *but}
+        total: float = sum(self.found[name]["minutes"] for name in names)
+        return total
 
     def untyped(self) -> list[str]:
         """Lines that a page tells an owner of this machine to type, and that nobody has."""
@@ -103,9 +113,9 @@ class Bench:
         """The rows of pulls so far."""
         return [part for name, part in self.found.items() if name.startswith("row ")]
 
-    def image(self) -> Image:
+    def image(self, release: str = NEWEST) -> Image:
         """The machine as it comes from Debian."""
-        return bootable(self.architecture)
+        return bootable(self.architecture, release)
 
     @property
     def root(self) -> Path:
@@ -121,10 +131,9 @@ class Bench:
             shutil.copy(file, carried)
         (package,) = carried.glob("*.deb")
         make_newer(package, carried / "newer")
-        others = self.folder / "others"
-        shutil.copytree(
-            fetched(self.architecture, PYTHON, (*NEEDED, *LITERT), others), carried / "others"
-        )
+        for release in (NEWEST, OLDER):
+            kept = fetched(self.architecture, release, self.folder / "others")
+            shutil.copytree(kept, carried / "others", dirs_exist_ok=True)
         make_certificates(carried / "tls")
         (carried / "model.tflite").write_bytes(model_file())
         disk_of(carried, disk, 256, "dist")
@@ -149,15 +158,21 @@ class Bench:
         disk_of(None, state, STATE_MB, "state")
         with self.machine([self.dist(), Disk(state)], root) as machine:
             trials = Trials(machine, self.fresh("upkeep"))
-            return {"lines": self.told(Upkeep(trials, self.architecture, state).run())}
+            return {"lines": self.told(upkeep(trials, state))}
 
-    def debian12(self) -> Part:
-        """The pages' lines for who has the older Debian."""
-        return {"lines": self.told(debian12.run(self.architecture))}
+    def with_pip(self, release: str) -> Part:
+        """The way of those who take no package, on a machine of their own with one disk."""
+        root = copy_of(self.image(release).disk, self.folder / "pip.img")
+        with self.machine([self.dist()], root, release) as machine:
+            trials = Trials(machine, self.fresh(f"pip-{release}"))
+            return {"lines": self.told(with_pip(trials, self.architecture, release))}
 
-    def machine(self, disks: list[Disk], root: Path | None = None) -> Machine:
+    def machine(
+        self, disks: list[Disk], root: Path | None = None, release: str = NEWEST
+    ) -> Machine:
         """The machine with these disks beside its own."""
-        return Machine(self.architecture, self.image(), self.folder, root or self.root, disks)
+        image = self.image(release)
+        return Machine(self.architecture, image, self.folder, root or self.root, disks)
 
     def fresh(self, name: str) -> Path:
         """An empty folder for what a part leaves on the host; `dist` is beside it."""
@@ -245,7 +260,8 @@ def make_newer(package: Path, folder: Path) -> None:
 def table(bench: Bench) -> list[Found]:
     """Everything found, a line each."""
     found, rows = bench.found, bench.rows()
-    lines = bench.lines()
+    cuts = Found("== power cuts", f"{bench.minutes(but=IN_A_MACHINE):.0f} min")
+    lines = [*bench.lines(), cuts]
     if rows:
         sums = {key: sum(row[key] for row in rows) for key in ("pulls", "readings", "sent again")}
         figure = f"{sums['readings']} readings, 0 lost, 0 twice, bits equal"
@@ -267,9 +283,8 @@ def table(bench: Bench) -> list[Found]:
     count = len(lines_for(bench.architecture.debian))
     figure = f"{count - len(bench.untyped())} of {count}, as printed"
     lines.append(Found("the pages' lines for this machine that were typed", figure))
-    minutes = sum(part["minutes"] for part in found.values() if "minutes" in part)
-    of_image = bench.image().minutes
-    figure = f"{minutes:.0f} min, and {of_image:.0f} min once for the image"
+    of_images = sum(bench.image(release).minutes for release in (NEWEST, OLDER))
+    figure = f"{bench.minutes():.0f} min, and {of_images:.0f} min once for two images"
     lines.append(Found(f"all of this on {bench.architecture.debian}", figure))
     return lines
 
@@ -288,11 +303,13 @@ def carry_out(name: str, given: argparse.Namespace) -> None:
     """Do what remains to be done with one machine."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the emulator is ended, too
     bench = Bench(ARCHITECTURES[name], given.anew)
-    bench.say("image …")
-    bench.image()
+    for release in (NEWEST, OLDER):
+        bench.say(f"image of {release} …")
+        bench.image(release)
     bench.once("day one", bench.day_one)
     bench.once("upkeep", bench.upkeep)
-    bench.once("debian 12", bench.debian12)
+    for part, release in WITH_PIP.items():
+        bench.once(part, functools.partial(bench.with_pip, release))
     life = bench.once("life", lambda: bench.life(given.readings), readings=given.readings)
     bench.once("points", lambda: bench.points(life, given.points), points=given.points)
     bench.pull_until(given.pulls, given.rate)

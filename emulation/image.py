@@ -19,7 +19,7 @@ from emulation.architectures import Architecture
 from emulation.debian import CACHE, let_kernel_run, need, source_line
 
 GUEST = Path(__file__).parent / "guest"
-RELEASE = "trixie"  # Debian 13, and the Raspberry Pi OS that is made of it
+NEWEST, OLDER = "trixie", "bookworm"  # Debian 13 and 12, and the Raspberry Pi OS made of each
 DISK_GB = 3
 # The index of the archive that `guest/furnish` leaves is what the documented steps install from.
 OPTIONS = ("--quiet", "--variant=minbase", "--skip=cleanup/apt/lists")
@@ -42,29 +42,29 @@ class Image:
     minutes: float  # it took to make
 
 
-def bootable(architecture: Architecture) -> Image:
+def bootable(architecture: Architecture, release: str = NEWEST) -> Image:
     """The image of one architecture; made if it is not there or was made of something else."""
-    folder = (CACHE / "images" / f"{RELEASE}-{architecture.debian}").absolute()
-    notes, of = folder / "made.json", ingredients(architecture)
+    folder = (CACHE / "images" / f"{release}-{architecture.debian}").absolute()
+    notes, of = folder / "made.json", ingredients(architecture, release)
     made = json.loads(notes.read_text()) if notes.exists() else {}
     if made.get("of") != of:
         began = time.monotonic()
-        _make(architecture, folder)
+        _make(architecture, release, folder)
         made = {"of": of, "minutes": (time.monotonic() - began) / 60}
         notes.write_text(json.dumps(made))
     return Image(folder / DISK, folder / KERNEL, folder / INITRD, made["minutes"])
 
 
-def ingredients(architecture: Architecture) -> str:
+def ingredients(architecture: Architecture, release: str) -> str:
     """A digest of everything that decides what an image is."""
-    what = (architecture.debian, architecture.kernel, RELEASE, DISK_GB, SYSTEM, ARCHIVED, OPTIONS)
+    what = (architecture.debian, architecture.kernel, release, DISK_GB, SYSTEM, ARCHIVED, OPTIONS)
     found = hashlib.sha256(str(what).encode())
     for file in sorted(GUEST.iterdir()):
         found.update(file.read_bytes())
     return found.hexdigest()
 
 
-def _make(architecture: Architecture, folder: Path) -> None:
+def _make(architecture: Architecture, release: str, folder: Path) -> None:
     need("mmdebstrap", "arch-test", "dpkg-scanpackages", "mkfs.ext4")
     need("qemu-aarch64-static", architecture.machine[0])
     let_kernel_run(architecture)
@@ -78,9 +78,9 @@ def _make(architecture: Architecture, folder: Path) -> None:
         f'--customize-hook={GUEST / "furnish"} "$1"',
     ]
     options = [*OPTIONS, f"--arch={architecture.debian}", *hooks]
-    command = ["mmdebstrap", *options, f"--include={include}", RELEASE, str(root)]
+    command = ["mmdebstrap", *options, f"--include={include}", release, str(root)]
     environment = {**os.environ, **architecture.emulating, "ARCHIVED": ARCHIVED}
-    subprocess.run([*command, source_line(RELEASE)], env=environment, check=True)
+    subprocess.run([*command, source_line(release)], env=environment, check=True)
     for name in (KERNEL, INITRD):
         (found,) = (root / "boot").glob(f"{name}-*")
         shutil.copy(found, folder / name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from emulation.architectures import Architecture
@@ -20,11 +19,15 @@ LITERT = (
     "typing-extensions",
 )
 TFLITE = ("tflite-runtime", "numpy<2")
+WANTED = {"trixie": ("3.13", (*NEEDED, *LITERT)), "bookworm": ("3.11", (*NEEDED, *TFLITE))}
+"""Which Python a release has, and what the pages let pip install on it."""
 GLIBC = ("_2_27", "_2_28", "_2_34")  # no newer than Debian 12's
 
 
-def fetched(architecture: Architecture, python: str, names: Sequence[str], folder: Path) -> Path:
-    """Their wheels for this Python, as pip would fetch them there; not all exist."""
+def fetched(architecture: Architecture, release: str, folder: Path) -> Path:
+    """A folder with the wheels for this release, as pip would fetch them there; not all exist."""
+    python, names = WANTED[release]
+    folder /= release
     noted = folder / "asked-for"
     asked = noted.read_text().split() if noted.exists() else []
     for name in (each for each in names if each not in asked):

@@ -13,7 +13,8 @@ UPGRADE = ROOT / "docs/upgrade.md"
 TFLITE = ROOT / "docs/tflite.md"
 PAGES = (README, RASPBERRY_PI, NODE, UPGRADE, TFLITE)
 WITH_PIP = {"arm64": "With pip, 64 bits", "armhf": "With pip, 32 bits"}
-SERVE = "Serve one"
+RUNTIME = {"trixie": "A runtime on Debian 13", "bookworm": "A runtime on Debian 12"}
+SERVE = "Serve it"
 ELSEWHERE = {
     "sudo -u opid-node opid-node watch 'zigbee2mqtt/#'": "it ends with Ctrl-C: tests/test_pages.py",
 }
@@ -38,8 +39,8 @@ def lines_for(architecture: str) -> list[str]:
     """What the pages tell an owner of such a machine to type, each line once."""
     of_others = {heading for each, heading in WITH_PIP.items() if each != architecture}
     skipped = {(RASPBERRY_PI, heading) for heading in of_others}
-    if architecture != "arm64":  # the runtime on the page has no wheel for 32 bits
-        skipped.add((TFLITE, SERVE))
+    if architecture != "arm64":  # this runtime has no wheel for 32 bits
+        skipped.add((TFLITE, RUNTIME["trixie"]))
     text = "".join(page.read_text("utf-8") for page in PAGES)
     for page, heading in skipped:
         text = text.replace(section(page.read_text("utf-8"), heading), "")

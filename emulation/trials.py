@@ -6,7 +6,7 @@
 4. It comes back when it is killed, when it hangs (the watchdog), and when its disk was full.
 5. Its log, its `status` and its `selftest` say what the pages promise.
 
-What an owner does with it later is in `upkeep`.
+What an owner does with it later is in `upkeep`, and how to have it without a package in `with_pip`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,14 @@ max_inflight_messages 256
 max_queued_messages 100000
 """
 MEMORY = f"/sys/fs/cgroup/system.slice/{UNIT}.service/memory"
-READINGS_WITH_TLS = 300
+READINGS_WITH_TLS, A_FEW = 300, 60
 AGAIN_S = 5.0
 """Clients on the host try again soon: the emulator takes connections before the machine does."""
+GONE = (
+    f'test -z "$(find {world.STATE} -mindepth 1 2>/dev/null)"'
+    " && test ! -e /etc/opid-node && test ! -e /var/cache/opid-node"
+)
+"""Nothing of a node's is left: neither configuration, nor state, nor compiled program."""
 FSTAB = f"LABEL=state {world.STATE} ext4 noatime,nofail 0 2"
 
 
@@ -67,6 +72,21 @@ class Found:
 
     what: str
     figure: str
+
+
+@dataclass(slots=True)
+class Teller:
+    """Sends the world's readings, a few at a time."""
+
+    source: Source
+    told: int = 0
+
+    def tell(self) -> None:
+        """The next few, and wait until they are acknowledged."""
+        for values, label in world.readings(self.told + A_FEW)[self.told :]:
+            self.told += 1
+            self.source.send(values, label, time_ms=self.told)
+        wait_until(self.source.drained, f"{self.told} readings are acknowledged", WAIT_S)
 
 
 class Trials:
@@ -100,6 +120,10 @@ class Trials:
         pip = "[global]\nno-index = true\nfind-links = /mnt/dist/others\n"
         self.write("/etc/pip.conf", pip)
 
+    def typed(self, line: str) -> str:
+        """What the user pi types, and what is said; a pipe fails with any of its commands."""
+        return self.machine.run(f"set -o pipefail; {line}", user="pi", seconds=3 * WAIT_S).out
+
     def write(self, path: str, text: str) -> None:
         """A file of the machine."""
         self.machine.run(f"printf %s {shlex.quote(text)} > {path}")
@@ -109,9 +133,7 @@ class Trials:
         lines = commands(page.read_text("utf-8"), heading)
         for line in lines:
             began = time.monotonic()
-            # A pipe fails with any of its commands: a person would see what it says.
-            answer = self.machine.run(f"set -o pipefail; {line}", user="pi", seconds=3 * WAIT_S)
-            self.said = answer.out
+            self.said = self.typed(line)
             yield Found(f"{page.name}: {line}", f"ok, {time.monotonic() - began:.0f} s")
 
     def show(self, name: str) -> str:
@@ -268,7 +290,7 @@ class Trials:
 
     def last_words(self) -> Found:
         """What an owner can look up: the log and `status`."""
-        status = self.machine.run("sudo opid-node status", user="pi").out
+        status = self.typed("sudo opid-node status")
         log = self.machine.run(f"journalctl -u {UNIT} --no-pager").out
         missing = [word for word in ("event=connected", "Started opid-node") if word not in log]
         if missing or not status.splitlines()[0].endswith("ago"):

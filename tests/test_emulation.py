@@ -118,7 +118,9 @@ def test_the_pages_have_lines_for_a_raspberry_pi():
         (NODE, "Devices you already have", "discover"),
         (UPGRADE, "Upgrade", "pip install --upgrade"),
         (UPGRADE, "Uninstall", "userdel"),
-        (TFLITE, "Serve one", "model.tflite"),
+        (TFLITE, "A runtime on Debian 13", "litert"),
+        (TFLITE, "A runtime on Debian 12", "tflite"),
+        (TFLITE, "Serve it", "model.tflite"),
     ],
 )
 def test_the_sections_that_make_pi_carries_out_later_are_there(page, heading, word):
