@@ -37,7 +37,7 @@ SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
 UNIT = "edge_opid/service/opid-node.service"
 OF_A_VENV, OF_DEBIAN = "/opt/opid-node/bin/", "/usr/bin/"
 EXECUTABLE = ("usr/bin/", "DEBIAN/p")  # programs; preinst, postinst, prerm, postrm
-MANUAL = "classify sensor readings, and keep learning while sensors come and go"
+WHATIS = "classify sensor readings, and keep learning while sensors come and go"
 CONFIGURED = "ConditionPathExists=/etc/opid-node/node.toml\n"
 MANUAL_OF_UNIT = "Documentation=man:opid-node(1)\n"
 
@@ -101,7 +101,7 @@ def manual(version: str, epoch_s: int) -> bytes:
             "module": "edge_opid.cli.parser",
             "function": "parser",
             "prog": "opid-node",
-            "description": MANUAL,
+            "description": WHATIS,
             "format": "single-commands-section",
             "manual-title": "edge-opid",
             "project-name": "edge-opid",
