@@ -233,13 +233,20 @@ static void release(buffers_t *all) {
     while (all->count) PyBuffer_Release(&all->taken[--all->count]);
 }
 
+/* Where int and long have the same size, as on 32 bits, NumPy has a type for each: an array that was
+ * made as the one is the other after it was copied or unpickled. */
+static int is_of_type(const char *format, char code) {
+    if (!format || !format[0] || format[1]) return 0;
+    return format[0] == code || (code == 'i' && format[0] == 'l' && sizeof(long) == sizeof(int));
+}
+
 /* Memory of `object`, which must hold exactly `items` of the type `code` (0: any number). */
 static void *take(buffers_t *all, PyObject *object, char code, Py_ssize_t *items, int writable) {
     Py_buffer *view = &all->taken[all->count];
     const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(object, view, flags) < 0) return NULL;
     all->count++;
-    if (!view->format || view->format[0] != code || view->format[1]) {
+    if (!is_of_type(view->format, code)) {
         PyErr_Format(PyExc_TypeError, "expected an array of type '%c'", code);
         return NULL;
     }
