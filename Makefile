@@ -176,7 +176,7 @@ deb: $(VENV)/.release  ## the node as a Debian package, from the wheels that `ma
 pi: setup  ## two Raspberry Pis in an emulator: the README's steps, 64 MB, kills, pulled plugs (root; ARCH=armhf: one; PULLS, POINTS)
 	$(BIN)/python -m emulation $(if $(ARCH),--arch $(ARCH)) $(if $(PULLS),--pulls $(PULLS)) $(if $(POINTS),--points $(POINTS))
 
-arm: setup  ## the C file's bits and the tests of learner, wire, layout, store and node on emulated ARM (root; ARCH=arm64)
+arm: setup  ## the C file's bits and the tests of what runs on a Pi, from the classifier to the store, on emulated ARM (root; ARCH=arm64)
 	$(BIN)/python -m emulation.golden $(if $(ARCH),--arch $(ARCH))
 	$(BIN)/python -m emulation.suite $(if $(ARCH),--arch $(ARCH))
 

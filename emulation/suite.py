@@ -1,4 +1,4 @@
-"""`make arm`, second half: tests of learner, wire, layout, store and node on emulated processors.
+"""`make arm`, second half: the tests of what runs on a Pi, on emulated processors.
 
     python -m emulation.suite [--arch arm64] [tests/test_layout.py ...]
 
@@ -34,7 +34,7 @@ PACKAGES = (
     "python3-pytest-xdist",
     "python3-hypothesis",
 )
-SUBJECTS = ("kernel", "layout", "learner", "node", "store", "wire")
+SUBJECTS = ("classifier", "kernel", "layout", "learner", "node", "source", "store", "wire")
 BROKER = "starts processes and a broker, and waits for them: see make pi"
 GATEWAY = "needs the gateway's libraries (scikit-learn, SQLAlchemy)"
 CANNOT = {
@@ -52,6 +52,9 @@ CANNOT = {
     "test_node_rhythm.py": "simulates weeks: hours under emulation",
     "test_node_story.py": BROKER,
     "test_node_unknown.py": GATEWAY,
+    "test_source_broker.py": BROKER,
+    "test_source_cron.py": BROKER,
+    "test_source_death.py": BROKER,
     "test_store_gone.py": BROKER,
 }
 TREE = ("edge_opid", "gateway", "firmware_sim", "benchmarks", "tests", "pyproject.toml")
