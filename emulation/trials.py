@@ -225,18 +225,24 @@ class Trials:
             wait_until(source.drained, "all is acknowledged", WAIT_S)
             # Mosquitto keeps what it retains: the days that follow are without an order.
             ear.link.publish(str(self.topics.to(Channel.DESIRED)), b"", retain=True)
+        now = int(self.machine.run(f"cat {MEMORY}.current").out)
+        status = f"grep -E 'VmHWM|VmRSS' /proc/{self.show('MainPID')}/status"
+        resident = " ".join(self.machine.run(status).out.split())
+        figure = f"{self.memory_peak():.1f} MB at most of 64, {now / 2**20:.1f} MB now; {resident}"
+        yield Found("memory, TLS and a signed order", figure)
+
+    def memory_peak(self) -> float:
+        """MB that the unit has had at most since it was started, with everything that is charged
+        to it; it must have its limit, and nobody may have died of it.
+        """
         limit = int(self.machine.run(f"cat {MEMORY}.max").out)
         if limit != 64 << 20:
             raise MachineError(f"MemoryMax is {limit}, not 64 MB")
-        now, peak = (self.machine.run(f"cat {MEMORY}.{each}").out for each in ("current", "peak"))
-        killed = self.machine.run(f"cat {MEMORY}.events").out.split()
-        kills = killed[killed.index("oom_kill") + 1]
-        status = f"grep -E 'VmHWM|VmRSS' /proc/{self.show('MainPID')}/status"
-        resident = " ".join(self.machine.run(status).out.split())
-        if int(kills) or self.show("NRestarts") != "0":
-            raise MachineError(f"the node died of hunger: {killed}")
-        figure = f"{int(peak) / 2**20:.1f} MB at most of 64, {int(now) / 2**20:.1f} MB now"
-        yield Found("memory, TLS and a signed order", f"{figure}; {resident}")
+        events = self.machine.run(f"cat {MEMORY}.events").out.split()
+        restarts = self.show("NRestarts")
+        if int(events[events.index("oom_kill") + 1]) or restarts != "0":
+            raise MachineError(f"the node died: {restarts} restarts, {events}")
+        return int(self.machine.run(f"cat {MEMORY}.peak").out) / 2**20
 
     def comes_back(self, what: str, signal: str) -> Found:
         """A process that is dead or hangs is replaced, and goes on acknowledging."""

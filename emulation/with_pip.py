@@ -18,7 +18,7 @@ from emulation.architectures import Architecture
 from emulation.image import OLDER
 from emulation.machine import MachineError
 from emulation.pages import NODE, RASPBERRY_PI, RUNTIME, SERVE, TFLITE, UPGRADE, WITH_PIP
-from emulation.trials import GONE, MEMORY, UNIT, WAIT_S, Found, Teller, Trials, computes
+from emulation.trials import GONE, UNIT, WAIT_S, Found, Teller, Trials, computes
 from firmware_sim.live.processes import wait_until
 from gateway.tflite import matrix_to_tflite
 
@@ -71,9 +71,9 @@ def serves_file(trials: Trials) -> Found:
         said = ear.last(Channel.PREDICTION, Prediction)
     if said.predictor != "tflite":
         raise MachineError(f"the file is not served: {said}")
-    peak = int(machine.run(f"cat {MEMORY}.peak").out)
     runtime = trials.typed(f"{PIP} list | grep -iE 'litert|tflite'").split()
-    return Found("serves a .tflite file", f"{' '.join(runtime)}, {peak / 2**20:.1f} MB at most")
+    figure = f"{' '.join(runtime)}, {trials.memory_peak():.1f} MB at most"
+    return Found("serves a .tflite file", figure)
 
 
 def model_file() -> bytes:
