@@ -205,7 +205,6 @@ class Bench:
             "sent again": found.sent_again,
             "to first prediction": [round(each, 1) for each in found.first_prediction_s],
             "to first acknowledgement": [round(each, 1) for each in found.first_ack_s],
-            "peak": round(found.peak_mb, 1),
         }
 
     def life(self, count: int) -> Part:
@@ -273,8 +272,6 @@ def table(bench: Bench) -> list[Found]:
             times = [each for row in rows for each in row[what]]
             figure = f"median {median(times):.0f} s, at most {max(times):.0f} s"
             lines.append(Found(f"power on {what}", figure))
-        figure = f"{max(row['peak'] for row in rows):.1f} MB at most of 64"
-        lines.append(Found("memory since power on, libraries included", figure))
     if "points" in found:
         part = found["points"]
         bad = {name: part.get(name, 0) for name in WRONG}

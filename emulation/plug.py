@@ -39,7 +39,6 @@ class Pulls:
     sent_again: int = 0
     first_prediction_s: list[float] = field(default_factory=list)  # since power on, for each boot
     first_ack_s: list[float] = field(default_factory=list)
-    peak_mb: float = 0.0  # of the last life, in which the unit was the first to read its libraries
 
 
 def pull(trials: Trials, state: Path, count: int, rate: float, seed: int) -> Pulls:
@@ -63,7 +62,6 @@ def pull(trials: Trials, state: Path, count: int, rate: float, seed: int) -> Pul
         if source.counters.lost or source.counters.refused:
             raise MachineError(f"the source lost readings: {source.counters}")
     machine.wait_ready()
-    found.peak_mb = trials.memory_peak()
     machine.run(f"systemctl stop {UNIT}", seconds=WAIT_S)
     machine.shut_down(WAIT_S)
     compare(state, boot, found.readings)
