@@ -103,7 +103,10 @@ def test_a_node_that_is_killed_again_and_again_loses_nothing_and_learns_nothing_
         listening(broker.port, "opid/1/farm/n1/ack/s", "opid/1/farm/n1/status") as listener,
         NodeProcess(tmp_path, broker.port, SETTINGS) as node,
         connect(
-            "farm", "n1", "s", tmp_path / "spool", port=broker.port, resend_s=0.5, sync_every=500
+            *("farm", "n1", "s", tmp_path / "spool"),
+            port=broker.port,
+            resend_s=0.1,  # sooner than the fastest machine starts a node, so that copies come
+            sync_every=500,
         ) as source,
     ):
 

@@ -7,6 +7,7 @@ process without MQTT; and with a script that knows nothing of nodes, only a layo
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +47,7 @@ from edge_opid.wire import (
 from firmware_sim.live.toml import toml_table
 
 READINGS, SILENT_AFTER, DEPLOYED_AFTER = 5_000, 2_000, 3_000
+TIMEOUT_S = 0.3  # of the sensor that falls silent
 GATHERED = 30
 REFERENCE, SCALE = 0.5, 2.0
 UNHINDERED = {"rate_per_second": 1e5, "rate_burst": 10**5}
@@ -58,7 +60,7 @@ SETTINGS += "".join(
     toml_table(
         "[sensors]", id=name, reference=REFERENCE, scale=SCALE, timeout_s=timeout_s, hold_s=0.0
     )  # the plain script holds nothing either
-    for name, timeout_s in {"a": 600.0, "b": 0.3, "c": 600.0}.items()
+    for name, timeout_s in {"a": 600.0, "b": TIMEOUT_S, "c": 600.0}.items()
 )
 
 
@@ -114,7 +116,9 @@ def story(tmp_path_factory):
         wait_until(status, "the node is there")
         send(0, SILENT_AFTER)
         assert source.drained(WAIT_S)
-        send(SILENT_AFTER, SILENT_AFTER + 300)
+        send(SILENT_AFTER, SILENT_AFTER + 299)
+        time.sleep(1.5 * TIMEOUT_S)  # a fast machine has learned them before b's time is over
+        send(SILENT_AFTER + 299, SILENT_AFTER + 300)
         wait_until(silent, "the node notices the silence")
         send(SILENT_AFTER + 300, DEPLOYED_AFTER)
         assert source.drained(WAIT_S)

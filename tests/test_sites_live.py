@@ -133,6 +133,7 @@ def test_a_gateway_alone_and_gateways_that_share_exclude_each_other(url):
                 other.claim()
             assert other.has_leader()
             session.close()  # its session is lost, and it has not noticed
+            wait_until(lambda: not other.has_leader(), "PostgreSQL has noticed")
             other.claim()
         with (
             SiteStore(url, tenure, []) as site,
