@@ -2,8 +2,8 @@
 
 Read in this order: `architectures` (their names), `debian` (folders and packages of another
 architecture), `programs` (one program at a time), `golden` and `suite` (what they compute); then
-`image`, `machine`, `pages`, `trials`, `upkeep`, `plug` and `crash_points` (a machine that boots,
-follows the pages, and loses its power).
+`image`, `machine`, `pages`, `trials`, `upkeep`, `with_pip`, `plug` and `crash_points` (machines
+that boot, follow the pages, and lose their power).
 
 Right for correctness, meaningless for speed. Needs root, Debian's archive and nothing else.
 """

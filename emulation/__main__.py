@@ -5,10 +5,10 @@
 Without `--arch` there are two, 64 and 32 bits, side by side: an emulated machine is busy with one
 thing most of the time. For each:
 
-1. A Debian image is made, once (`image`).
+1. An image of Debian, and one of the Debian before, is made, once (`image`).
 2. It boots, and the README's lines are carried out in it; the node is looked at (`trials`).
 3. On a copy of it the package is upgraded, removed and purged (`upkeep`).
-4. Another machine has its node from pip; and so has one with the Debian before (`with_pip`).
+4. A machine with each of the two images has its node from pip (`with_pip`).
 5. One life on a disk whose writes are logged becomes so many cut points (`crash_points`).
 6. The plug is pulled, in rows of at most ten, until there are so many pulls in all (`plug`).
 
